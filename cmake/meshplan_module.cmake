@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# One CMake target per module; the order of the layers is written here and nowhere else.
+set(MESHPLAN_LAYERS lib graph cost_model plan search)  # low to high
+
+add_library(meshplan_warnings INTERFACE)
+target_compile_options(
+  meshplan_warnings
+  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast
+            -Wnon-virtual-dtor -Woverloaded-virtual -Wswitch-enum -Wextra-semi
+            # the same sums on every machine: no fused multiply-add
+            -ffp-contract=off)
+if(MESHPLAN_WARNINGS_AS_ERRORS)
+  target_compile_options(meshplan_warnings INTERFACE -Werror)
+endif()
+if(MESHPLAN_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+if(MESHPLAN_AUDITS)
+  add_compile_definitions(MESHPLAN_AUDITS=1)
+endif()
+
+# meshplan_module(name [DEPENDS lower modules...] [EXTERNAL third-party targets...])
+# Every .cpp below the folder belongs to the module. Its headers are included as "name/header.h";
+# an include root of its own makes an undeclared "search/..." fail to compile.
+function(meshplan_module name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;EXTERNAL" ${ARGN})
+  list(FIND MESHPLAN_LAYERS ${name} rank)
+  foreach(dep IN LISTS ARG_DEPENDS)
+    list(FIND MESHPLAN_LAYERS ${dep} dep_rank)
+    if(dep_rank EQUAL -1 OR dep_rank GREATER_EQUAL rank)
+      message(FATAL_ERROR "layering: '${name}' may not depend on '${dep}'")
+    endif()
+  endforeach()
+  set(root ${CMAKE_BINARY_DIR}/include_roots/${name})  # holds one link: <root>/<name> -> the folder
+  file(MAKE_DIRECTORY ${root})
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${name} ${root}/${name} SYMBOLIC)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cpp)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.h)
+  add_library(meshplan_${name} STATIC ${sources})
+  add_library(meshplan::${name} ALIAS meshplan_${name})
+  target_sources(meshplan_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
+  # the file set would put the whole source tree on the include path; only the module's root may be there
+  set_target_properties(meshplan_${name} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "" INCLUDE_DIRECTORIES "")
+  target_include_directories(meshplan_${name} PUBLIC $<BUILD_INTERFACE:${root}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/meshplan>)
+  target_compile_features(meshplan_${name} PUBLIC cxx_std_20)
+  list(TRANSFORM ARG_DEPENDS PREPEND meshplan::)
+  target_link_libraries(meshplan_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_EXTERNAL} $<BUILD_INTERFACE:meshplan_warnings>)
+endfunction()
