@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every sub-command shares: its row in the table, the common options, files and exit codes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lib/result.h"
+
+namespace meshplan {
+
+/// The exit codes of the program.
+enum ExitCode : int { kDone = 0, kBug = 1, kUsageError = 2, kInputError = 3, kNoPlan = 4, kRejected = 5 };
+
+/// Options that every command understands.
+struct CommonOptions {
+  std::string output;            ///< -o: "" or "-" is standard output
+  std::string format = "text";   ///< text, json or markdown
+  std::string log_level = "warn";
+  bool quiet = false;
+  unsigned threads = 0;          ///< 0: all cores
+  std::uint64_t seed = 0;
+};
+
+/// Runs the command that was parsed and returns its exit code.
+using RunCommand = std::function<int()>;
+
+/// One row of the table of sub-commands (commands.cpp).
+struct Command {
+  const char* name;
+  const char* summary;
+  const char* example;
+  /// Adds the command's own options to `app` and returns what runs it. `common` outlives the run.
+  RunCommand (*define)(CLI::App& app, CommonOptions& common);
+};
+
+/// The table, in the order of `meshplan --help`.
+std::span<const Command> commands();
+
+/// The whole program without the process around it.
+int run_meshplan(int argc, const char* const* argv);
+
+/// Prints "meshplan: error: WHERE: MESSAGE" on standard error; returns kUsageError for kUsage and
+/// kInputError for everything else.
+int report(const Error& error);
+
+/// The content of a file, or of standard input for "-". Errors: kInput.
+Result<std::string> read_file(const std::string& path);
+
+/// Writes to standard output ("" or "-") or atomically to a file: a temporary file in the same
+/// folder, renamed over the target. Errors: kInput; then the target is as it was.
+Result<void> write_output(const std::string& path, std::string_view text);
+
+}  // namespace meshplan
