@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan.h"
+
+namespace meshplan {
+
+const char* plan_status_name(PlanStatus status) {
+  switch (status) {
+    case PlanStatus::kOptimal:
+      return "optimal";
+    case PlanStatus::kFeasible:
+      return "feasible";
+    case PlanStatus::kInfeasible:
+      return "infeasible";
+  }
+  return "feasible";
+}
+
+const char* phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::kForward:
+      return "forward";
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kRegather:
+      return "regather";
+    case Phase::kGradient:
+      return "gradient";
+    case Phase::kUpdate:
+      return "update";
+  }
+  return "forward";
+}
+
+const char* per_name(Per per) {
+  switch (per) {
+    case Per::kMicrobatch:
+      return "microbatch";
+    case Per::kStep:
+      return "step";
+  }
+  return "microbatch";
+}
+
+const char* saved_name(Saved saved) {
+  switch (saved) {
+    case Saved::kKept:
+      return "kept";
+    case Saved::kGathered:
+      return "gathered";
+    case Saved::kComputed:
+      return "computed";
+  }
+  return "kept";
+}
+
+const std::vector<std::string>& plan_option_names() {
+  static const std::vector<std::string> names = {
+      "allow_uneven",
+      "baseline",
+      "constraints",
+      "devices",
+      "memory_limit",
+      "mesh",
+      "pad_parameters",
+      "policy",
+      "prefer",
+      "sapp",
+      "time_limit",
+      "tolerance",
+      "top",
+      "unknown_operators",
+  };
+  return names;
+}
+
+}  // namespace meshplan
