@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/command.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +11,10 @@
 #include <memory>
 #include <system_error>
 #include <vector>
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
 
 namespace meshplan {
 namespace {
@@ -35,11 +35,14 @@ void add_common_options(CLI::App& app, CommonOptions& common) {
       ->check(CLI::Range(0U, 1024U))
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--seed", common.seed, "Seed of everything random")->type_name("N")->capture_default_str();
+  app.add_option("--seed", common.seed, "Seed of everything random")
+      ->type_name("N")
+      ->capture_default_str();
 }
 
 void set_up_logging(const CommonOptions& common) {
-  auto logger = std::make_shared<spdlog::logger>("meshplan", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>("meshplan",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("meshplan: %l: %v");
   logger->set_level(common.quiet ? spdlog::level::err : spdlog::level::from_str(common.log_level));
   spdlog::set_default_logger(std::move(logger));
@@ -50,11 +53,13 @@ std::string system_message() { return std::generic_category().message(errno); }
 }  // namespace
 
 int run_meshplan(int argc, const char* const* argv) {
-  CLI::App app("Plans how to place every tensor of a training or inference job on a device mesh.", "meshplan");
+  CLI::App app("Plans how to place every tensor of a training or inference job on a device mesh.",
+               "meshplan");
   app.set_version_flag("--version", "meshplan " MESHPLAN_VERSION);
   app.require_subcommand(1);
-  app.footer("Exit codes: 0 done, 1 internal error, 2 wrong command line, 3 wrong input file,\n"
-             "4 no plan fits the memory limit, 5 check, diff or verify rejects the plan.");
+  app.footer(
+      "Exit codes: 0 done, 1 internal error, 2 wrong command line, 3 wrong input file,\n"
+      "4 no plan fits the memory limit, 5 check, diff or verify rejects the plan.");
   CommonOptions common;
   RunCommand run;
   for (const Command& command : commands()) {
@@ -103,7 +108,8 @@ Result<void> write_output(const std::string& path, std::string_view text) {
   if (path.empty() || path == "-") {
     std::cout << text;
     std::cout.flush();
-    if (!std::cout) return fail(ErrorCode::kInput, "standard output", "cannot write: " + system_message());
+    if (!std::cout)
+      return fail(ErrorCode::kInput, "standard output", "cannot write: " + system_message());
     return {};
   }
   const std::string temporary = path + ".tmp." + std::to_string(::getpid());

@@ -2,27 +2,35 @@
 // What every sub-command shares: its row in the table, the common options, files and exit codes.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include <CLI/CLI.hpp>
+
 #include "lib/result.h"
 
 namespace meshplan {
 
 /// The exit codes of the program.
-enum ExitCode : int { kDone = 0, kBug = 1, kUsageError = 2, kInputError = 3, kNoPlan = 4, kRejected = 5 };
+enum ExitCode : int {
+  kDone = 0,
+  kBug = 1,
+  kUsageError = 2,
+  kInputError = 3,
+  kNoPlan = 4,
+  kRejected = 5
+};
 
 /// Options that every command understands.
 struct CommonOptions {
-  std::string output;            ///< -o: "" or "-" is standard output
-  std::string format = "text";   ///< text, json or markdown
+  std::string output;           ///< -o: "" or "-" is standard output
+  std::string format = "text";  ///< text, json or markdown
   std::string log_level = "warn";
   bool quiet = false;
-  unsigned threads = 0;          ///< 0: all cores
+  unsigned threads = 0;  ///< 0: all cores
   std::uint64_t seed = 0;
 };
 

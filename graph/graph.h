@@ -49,8 +49,8 @@ struct Tensor {
   Shape shape;
   DType dtype = DType::kFp32;
   Role role = Role::kActivation;
-  bool trainable = false;              ///< parameters only
-  bool has_gradient = false;           ///< on a path from a trainable parameter to a loss (training)
+  bool trainable = false;     ///< parameters only
+  bool has_gradient = false;  ///< on a path from a trainable parameter to a loss (training)
   std::optional<OperatorId> producer;  ///< none for inputs, parameters, constants, states
   std::vector<Use> uses;               ///< in operator order
 };
@@ -58,7 +58,7 @@ struct Tensor {
 struct Operator {
   std::string name;
   std::string type;
-  std::string scope;  ///< dotted module path, may be empty
+  std::string scope;                            ///< dotted module path, may be empty
   std::vector<std::optional<TensorId>> inputs;  ///< an omitted optional operand is nullopt
   std::vector<TensorId> outputs;
   Attributes attributes;

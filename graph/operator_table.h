@@ -34,6 +34,8 @@ struct OperatorSpec {
 struct TypedOperator {
   std::shared_ptr<const Rule> rule;
   std::vector<TensorType> outputs;
+  /// The results may be declared with any other floating type (a product accumulated in fp32).
+  bool any_floating_result = false;
 };
 
 /// The rule and the result types. Errors have an empty `where` and name what is wrong with which

@@ -30,7 +30,8 @@ const char* error_code_name(ErrorCode code);
 /// A fault in what the user gave: its kind, its place and a sentence that says what to do.
 struct Error {
   ErrorCode code = ErrorCode::kValue;
-  std::string where;    ///< file and JSON Pointer, e.g. "graph.json: /operators/12/inputs/1"; may be empty
+  std::string
+      where;  ///< file and JSON Pointer, e.g. "graph.json: /operators/12/inputs/1"; may be empty
   std::string message;  ///< what is wrong, what was expected
 };
 
