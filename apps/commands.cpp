@@ -6,10 +6,15 @@
 
 namespace meshplan {
 
-// RunCommand define_mesh(CLI::App& app, CommonOptions& common);
+RunCommand define_import(CLI::App& app, CommonOptions& common);
 
 std::span<const Command> commands() {
-  static const std::vector<Command> kCommands = {};
+  static const std::vector<Command> kCommands = {
+      {"import",
+       "Turn another tool's description of a model into graph JSON",
+       "meshplan import hf config.json --batch 64 --seq 4096 -o model.json",
+       define_import},
+  };
   return kCommands;
 }
 

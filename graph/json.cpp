@@ -87,24 +87,6 @@ std::string short_quote(std::string_view text) {
   return json_quote(text.substr(0, size)) + "...";
 }
 
-std::string escaped_pointer_part(std::string_view key) {
-  std::string part;
-  part.reserve(key.size());
-  for (const char c : key) {
-    if (c == '~') {
-      part += "~0";
-    } else if (c == '/') {
-      part += "~1";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      const std::string quoted = json_quote(std::string_view(&c, 1));  // one line, whatever the key
-      part.append(quoted, 1, quoted.size() - 2);
-    } else {
-      part += c;
-    }
-  }
-  return part;
-}
-
 /// "line 3, column 14" of the byte with this number (counted from 1).
 std::string line_and_column(std::string_view text, std::size_t byte) {
   const std::size_t end = std::min(byte == 0 ? 0 : byte - 1, text.size());
@@ -274,7 +256,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     if (twice) {
       const std::string_view key = tree_.key(object, *twice);
       error_ = Error{ErrorCode::kDuplicate,
-                     tree_.file + ": " + path(id) + "/" + escaped_pointer_part(key),
+                     tree_.file + ": " + path(id) + "/" + json_pointer_part(key),
                      "the key " + short_quote(key) + " stands twice in one object"};
       return false;
     }
@@ -297,7 +279,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
       const JsonTree::Node& parent = tree_.nodes[open_[level].node];
       pointer += '/';
       pointer += parent.kind == JsonKind::kObject
-                     ? escaped_pointer_part(tree_.view(child.key))
+                     ? json_pointer_part(tree_.view(child.key))
                      : std::to_string(tree_.nodes[child.node].position);
       if (child.node == id) break;
     }
@@ -313,6 +295,24 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
+
+std::string json_pointer_part(std::string_view key) {
+  std::string part;
+  part.reserve(key.size());
+  for (const char c : key) {
+    if (c == '~') {
+      part += "~0";
+    } else if (c == '/') {
+      part += "~1";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      const std::string quoted = json_quote(std::string_view(&c, 1));  // one line, whatever the key
+      part.append(quoted, 1, quoted.size() - 2);
+    } else {
+      part += c;
+    }
+  }
+  return part;
+}
 
 const char* json_kind_name(JsonKind kind) {
   switch (kind) {
@@ -518,7 +518,7 @@ std::string JsonCursor::pointer() const {
   }
   std::string pointer;
   for (auto part = path.rbegin(); part != path.rend(); ++part) {
-    pointer += "/" + escaped_pointer_part(part->name_in_parent());
+    pointer += "/" + json_pointer_part(part->name_in_parent());
   }
   return pointer;
 }

@@ -110,6 +110,9 @@ class JsonDocument {
 /// (another major, or a newer minor).
 Result<void> check_schema(const JsonCursor& root, std::string_view kind, int major, int minor);
 
+/// `key` as one part of a JSON Pointer (RFC 6901: ~0, ~1), always on one line.
+std::string json_pointer_part(std::string_view key);
+
 /// `text` in double quotes with the escapes of JSON; invalid UTF-8 becomes U+FFFD.
 std::string json_quote(std::string_view text);
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of the named dimensions of a graph document, and of sizes written with them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "graph/graph_document.h"
+#include "lib/result.h"
+
+namespace meshplan {
+
+/// The bytes of one tensor may not exceed this.
+constexpr std::int64_t kMostTensorBytes = std::int64_t{1} << 62;
+
+class DimensionSizes {
+ public:
+  /// The dimensions of `document` with "batch" divided by `microbatches`. Errors: kValue (a name
+  /// that no expression can use, a batch that does not divide), kMissing (no batch to divide),
+  /// kDuplicate.
+  static Result<DimensionSizes> make(const GraphDocument& document, std::int64_t microbatches);
+
+  /// The value of a number (any) or of a product of names and positive numbers: "batch*seq", "2*h".
+  /// Errors (`where` is given by the caller): kMissing with the nearest dimension, kValue,
+  /// kOverflow.
+  Result<std::int64_t> evaluate(const Size& size, const std::string& where) const;
+
+ private:
+  Result<std::int64_t> factor(std::string_view text, const std::string& where) const;
+
+  std::map<std::string, std::int64_t, std::less<>> values_;
+};
+
+/// Bytes of a tensor of this type. Errors: kOverflow beyond kMostTensorBytes.
+Result<std::int64_t> tensor_bytes(const Shape& shape, DType dtype, const std::string& where);
+
+}  // namespace meshplan
