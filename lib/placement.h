@@ -2,6 +2,7 @@
 // Placement: what one mesh axis does with a tensor. Printed R, S(1), SS(0,4), P(sum).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -18,6 +19,8 @@ enum class Reduction : std::uint8_t { kSum, kMax, kMin, kAvg, kProd };
 
 /// "sum", "max", "min", "avg", "prod".
 const char* reduction_name(Reduction reduction);
+/// Reads a name in any case ("sum", "SUM"). Errors: kValue with the names that exist.
+Result<Reduction> parse_reduction(std::string_view text);
 
 /// Every device along the axis holds the same data.
 struct Replicate {
@@ -57,7 +60,11 @@ std::string to_string(std::span<const Placement> placements);
 /// Reads the short and the long form ("Replicate", "Shard(1)", "Partial(sum)", "P" = "P(sum)").
 /// Errors: kValue with what was expected.
 Result<Placement> parse_placement(std::string_view text);
-/// Reads "S(0),R" (commas inside parentheses do not separate).
+/// Reads "S(0),R" (commas inside parentheses do not separate). An error's `where` is the index of
+/// the faulty entry, e.g. "/1".
 Result<Placements> parse_placements(std::string_view text);
+
+/// Equal placements have equal hashes; the same on every machine.
+std::size_t hash_value(const Placement& placement);
 
 }  // namespace meshplan

@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: Apache-2.0
+// Problem: of all sequences of collectives between two layouts, the cheapest one.
+// Idea: layouts are the nodes of a graph, moves (slice, mask, all-gather, reduce-scatter,
+// all-reduce, all-to-all, permute, each over one or several axes) its edges, a move's price its
+// length. Dijkstra from a source gives the costs of all destinations at once. The graph depends on
+// the mesh and the tensor's rank only; a shape decides which nodes are legal and how many bytes an
+// edge moves. Costs are counted in integer ticks of the price grid, so that sums are exact and ties
+// are ties. Ties: least peak memory (found by the same Dijkstra, labels ordered by cost then peak),
+// then fewest steps (breadth-first over the edges that lie on a cheapest path and stay under that
+// peak), then the first edge in the graph's order. Complexity: states x moves x log per source.
+// Limits: 8 axes, 15 dimensions, kMaxStates states.
+#include "lib/redistribution.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <map>
+#include <queue>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "lib/check.h"
+#include "lib/redistribution_moves.h"
+
+namespace meshplan {
+namespace {
+
+using Ticks = std::int64_t;
+constexpr double kTicksPerSecond = 1099511627776.0;  // 2^40, the price grid
+constexpr Ticks kFar = std::numeric_limits<Ticks>::max();
+constexpr double kLongest =
+    4194304.0;  // seconds; longer prices are cut so that sums cannot overflow
+constexpr std::size_t kMaxStates = 60000;
+constexpr std::size_t kMaxContexts = 256;
+
+Seconds seconds_of(Ticks ticks) { return {static_cast<double>(ticks) / kTicksPerSecond}; }
+
+std::size_t mix(std::uint64_t value) {
+  value ^= value >> 31;
+  value *= 0x9e3779b97f4a7c15U;
+  value ^= value >> 29;
+  return static_cast<std::size_t>(value);
+}
+
+struct CallKey {
+  Bytes bytes;
+  AxisSet axes;
+  Collective collective;
+  friend bool operator==(const CallKey&, const CallKey&) = default;
+};
+struct CallHash {
+  std::size_t operator()(const CallKey& key) const {
+    return mix(static_cast<std::uint64_t>(key.bytes) * 31 + key.axes * 1024U +
+               static_cast<unsigned>(key.collective));
+  }
+};
+struct PairKey {
+  LayoutCode from;
+  LayoutCode to;
+  friend bool operator==(const PairKey&, const PairKey&) = default;
+};
+struct PairHash {
+  std::size_t operator()(const PairKey& key) const {
+    return mix(key.from * 0x9e3779b97f4a7c15U ^ mix(key.to));
+  }
+};
+
+/// What Dijkstra found from one source.
+struct Source {
+  std::vector<Ticks> cost;
+  std::vector<Bytes> peak;
+  std::vector<std::uint32_t> tight_begin;  ///< per state: its range in `tight`
+  std::vector<std::uint32_t> tight;        ///< predecessors on cheapest paths
+};
+
+/// A graph with the bytes and prices of one shape.
+struct Context {
+  std::vector<std::int64_t> shape;
+  Bytes dtype_bytes = 0;
+  MoveGraph* graph = nullptr;
+  std::vector<Bytes> local;                ///< per state, -1: not legal
+  std::vector<std::vector<Ticks>> prices;  ///< per state and move, -1: not legal
+  std::vector<std::unique_ptr<Source>> sources;
+};
+
+/// Sent per device by a collective over `devices`, whose larger side has `bytes` (rounded up).
+Bytes moved_bytes(Collective collective, std::int64_t devices, Bytes bytes) {
+  // bytes * (devices - 1) / devices without leaving 64 bits.
+  const Bytes others = bytes - bytes / devices;
+  switch (collective) {
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return others;
+    case Collective::kAllReduce:
+      return 2 * others;
+    case Collective::kPermute:
+    case Collective::kSendReceive:
+    case Collective::kBroadcast:
+      return bytes;
+    case Collective::kSlice:
+    case Collective::kMask:
+      return 0;
+  }
+  return 0;
+}
+
+std::string placements_text(std::span<const std::int64_t> sizes, LayoutCode code) {
+  return to_string(decode_placements(sizes, code));
+}
+
+}  // namespace
+
+class RedistributionPlanner::Impl {
+ public:
+  Impl(std::vector<std::int64_t> axis_sizes, CollectivePrice price)
+      : axis_sizes_(std::move(axis_sizes)), price_(std::move(price)) {
+    for (const std::int64_t size : axis_sizes_) MESHPLAN_CHECK(size >= 1);
+  }
+
+  Result<const Redistribution*> plan(std::span<const std::int64_t> shape,
+                                     Bytes dtype_bytes,
+                                     std::span<const Placement> from,
+                                     std::span<const Placement> to) {
+    const int rank = static_cast<int>(shape.size());
+    const auto source = encode_placements(axis_sizes_, rank, from);
+    if (!source) return fail(at("/from", source.error()));
+    const auto target = encode_placements(axis_sizes_, rank, to);
+    if (!target) return fail(at("/to", target.error()));
+    Memo* memo = find_memo(shape, dtype_bytes);
+    if (memo != nullptr) {
+      const auto found = memo->plans.find(PairKey{*source, *target});
+      if (found != memo->plans.end()) return &found->second;
+    }
+    if (auto checked = check_pair(shape, dtype_bytes, *source, *target); !checked)
+      return fail(checked.error());
+    auto context = context_of(shape, dtype_bytes, reductions_of(*source, *target));
+    if (!context) return fail(context.error());
+    if (memo == nullptr) {
+      memos_.push_back(std::make_unique<Memo>());
+      memo = memos_.back().get();
+      memo->shape.assign(shape.begin(), shape.end());
+      memo->dtype_bytes = dtype_bytes;
+      memo_index_[shape_hash(shape, dtype_bytes)].push_back(memo);
+      last_memo_ = memo;
+    }
+    Redistribution found = find_plan(**context, *source, *target);
+    return &memo->plans.emplace(PairKey{*source, *target}, std::move(found)).first->second;
+  }
+
+  Result<std::vector<Seconds>> cost_table(std::span<const std::int64_t> shape,
+                                          Bytes dtype_bytes,
+                                          std::span<const Placements> layouts) {
+    const int rank = static_cast<int>(shape.size());
+    std::vector<LayoutCode> codes;
+    codes.reserve(layouts.size());
+    unsigned kinds = 0;
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      const auto code = encode_placements(axis_sizes_, rank, layouts[i]);
+      if (!code) return fail(at("/" + std::to_string(i), code.error()));
+      if (auto checked = check_pair(shape, dtype_bytes, *code, *code); !checked) {
+        return fail(at("/" + std::to_string(i), checked.error()));
+      }
+      codes.push_back(*code);
+      kinds |= reductions_of(*code, *code);
+    }
+    std::vector<Seconds> table(codes.size() * codes.size());
+    if ((kinds & ~1U) != 0) {  // other reductions than sum: pair by pair, as plan() does
+      for (std::size_t i = 0; i < codes.size(); ++i) {
+        for (std::size_t j = 0; j < codes.size(); ++j) {
+          if (auto checked = check_pair(shape, dtype_bytes, codes[i], codes[j]); !checked)
+            return fail(checked.error());
+          auto context = context_of(shape, dtype_bytes, reductions_of(codes[i], codes[j]));
+          if (!context) return fail(context.error());
+          const auto from = (*context)->graph->index_of(codes[i]);
+          table[i * codes.size() + j] =
+              seconds_of(source_of(**context, from).cost[(*context)->graph->index_of(codes[j])]);
+        }
+      }
+      return table;
+    }
+    auto context = context_of(shape, dtype_bytes, 1U);
+    if (!context) return fail(context.error());
+    std::vector<std::uint32_t> indices;
+    for (const LayoutCode code : codes) indices.push_back((*context)->graph->index_of(code));
+    std::vector<Ticks> cost;
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      costs_from(**context, indices[i], cost);
+      for (std::size_t j = 0; j < codes.size(); ++j)
+        table[i * codes.size() + j] = seconds_of(cost[indices[j]]);
+    }
+    return table;
+  }
+
+ private:
+  /// The plans found for one shape.
+  struct Memo {
+    std::vector<std::int64_t> shape;
+    Bytes dtype_bytes = 0;
+    std::unordered_map<PairKey, Redistribution, PairHash> plans;
+  };
+
+  static Error at(const std::string& prefix, Error error) {
+    error.where = prefix + error.where;
+    return error;
+  }
+
+  static std::uint64_t shape_hash(std::span<const std::int64_t> shape, Bytes dtype_bytes) {
+    std::uint64_t hash = static_cast<std::uint64_t>(dtype_bytes);
+    for (const std::int64_t size : shape)
+      hash = mix(hash * 31 + static_cast<std::uint64_t>(size) + 1);
+    return hash;
+  }
+
+  Memo* find_memo(std::span<const std::int64_t> shape, Bytes dtype_bytes) {
+    const auto matches = [&](const Memo& memo) {
+      return memo.dtype_bytes == dtype_bytes &&
+             std::equal(shape.begin(), shape.end(), memo.shape.begin(), memo.shape.end());
+    };
+    if (last_memo_ != nullptr && matches(*last_memo_)) return last_memo_;
+    const auto found = memo_index_.find(shape_hash(shape, dtype_bytes));
+    if (found == memo_index_.end()) return nullptr;
+    for (Memo* memo : found->second) {
+      if (matches(*memo)) return last_memo_ = memo;
+    }
+    return nullptr;
+  }
+
+  /// Bit set of the reductions that states may have: sum always, so that one graph serves all
+  /// layouts without Partial or with sums.
+  unsigned reductions_of(LayoutCode from, LayoutCode to) const {
+    unsigned kinds = 1U << static_cast<unsigned>(Reduction::kSum);
+    for (std::size_t axis = 0; axis < axis_sizes_.size(); ++axis) {
+      if (axis_sizes_[axis] == 1) continue;
+      for (const LayoutCode code : {from, to}) {
+        const std::uint8_t byte = code_byte(code, static_cast<int>(axis));
+        if ((byte & 0x80) != 0) kinds |= 1U << (byte & 0x7f);
+      }
+    }
+    return kinds;
+  }
+
+  Result<void> check_pair(std::span<const std::int64_t> shape,
+                          Bytes dtype_bytes,
+                          LayoutCode from,
+                          LayoutCode to) const {
+    if (dtype_bytes < 1)
+      return fail(ErrorCode::kValue, "/dtype", "an element has at least one byte");
+    Bytes total = dtype_bytes;
+    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+      if (shape[dim] < 0) {
+        return fail(ErrorCode::kValue, "/shape/" + std::to_string(dim), "a size is not negative");
+      }
+      // A factor of 8 stays free for sums of two sides and for the two passes of an all-reduce.
+      if (shape[dim] > 0 && total > std::numeric_limits<Bytes>::max() / 8 / shape[dim]) {
+        return fail(ErrorCode::kOverflow, "/shape", "the tensor's bytes do not fit in 64 bits");
+      }
+      total *= std::max<std::int64_t>(shape[dim], 1);
+    }
+    for (const auto& [code, where] : {std::pair{from, "/from"}, std::pair{to, "/to"}}) {
+      if (local_elements(axis_sizes_, shape, code) < 0) {
+        return fail(ErrorCode::kValue,
+                    where,
+                    placements_text(axis_sizes_, code) +
+                        " cuts a dimension by several axes whose product does not divide it; only "
+                        "a single axis may "
+                        "cut unevenly");
+      }
+    }
+    for (std::size_t axis = 0; axis < axis_sizes_.size(); ++axis) {
+      const std::uint8_t before = code_byte(from, static_cast<int>(axis));
+      const std::uint8_t after = code_byte(to, static_cast<int>(axis));
+      if ((before & 0x80) != 0 && (after & 0x80) != 0 && before != after && axis_sizes_[axis] > 1) {
+        return fail(ErrorCode::kConflict,
+                    "/to/" + std::to_string(axis),
+                    "a tensor that is P(" +
+                        std::string(reduction_name(static_cast<Reduction>(before & 0x7f))) +
+                        ") on a mesh axis cannot become P(" +
+                        reduction_name(static_cast<Reduction>(after & 0x7f)) +
+                        ") on it; reduce it first");
+      }
+    }
+    return {};
+  }
+
+  Result<Context*> context_of(std::span<const std::int64_t> shape,
+                              Bytes dtype_bytes,
+                              unsigned kinds) {
+    const auto key =
+        std::tuple(std::vector<std::int64_t>(shape.begin(), shape.end()), dtype_bytes, kinds);
+    if (const auto found = contexts_.find(key); found != contexts_.end())
+      return found->second.get();
+    const auto rank = static_cast<int>(shape.size());
+    auto graph = graphs_.find({rank, kinds});
+    if (graph == graphs_.end()) {
+      std::vector<Reduction> reductions;
+      for (unsigned kind = 0; kind < 5; ++kind) {
+        if ((kinds >> kind & 1U) != 0) reductions.push_back(static_cast<Reduction>(kind));
+      }
+      const std::size_t states =
+          MoveGraph::count_states(axis_sizes_, rank, reductions.size(), kMaxStates);
+      if (states >= kMaxStates) {
+        return fail(ErrorCode::kUnsupported,
+                    "/mesh",
+                    "a tensor of " + std::to_string(rank) +
+                        " dimensions has too many layouts on a mesh of " +
+                        std::to_string(axis_sizes_.size()) +
+                        " axes; merge mesh axes or tensor dimensions");
+      }
+      graph = graphs_
+                  .emplace(std::pair{rank, kinds},
+                           std::make_unique<MoveGraph>(axis_sizes_, rank, std::move(reductions)))
+                  .first;
+    }
+    if (contexts_.size() >= kMaxContexts) contexts_.clear();
+    auto context = std::make_unique<Context>();
+    context->shape.assign(shape.begin(), shape.end());
+    context->dtype_bytes = dtype_bytes;
+    context->graph = graph->second.get();
+    const std::size_t states = context->graph->size();
+    context->local.reserve(states);
+    for (std::size_t i = 0; i < states; ++i) {
+      const std::int64_t elements = local_elements(axis_sizes_, shape, context->graph->state(i));
+      context->local.push_back(elements < 0 ? -1 : elements * dtype_bytes);
+    }
+    context->prices.resize(states);
+    context->sources.resize(states);
+    return contexts_.emplace(key, std::move(context)).first->second.get();
+  }
+
+  static Bytes call_bytes(const Context& context, std::size_t from, const Move& move) {
+    const Bytes before = context.local[from];
+    const Bytes after = context.local[move.to];
+    return move.collective == Collective::kSlice ? after : std::max(before, after);
+  }
+
+  Ticks price_of(Collective collective, AxisSet axes, Bytes bytes) {
+    const CallKey key{bytes, axes, collective};
+    if (const auto found = prices_.find(key); found != prices_.end()) return found->second;
+    const Seconds time = price_({collective, axes, bytes});
+    MESHPLAN_CHECK(time.value >= 0.0);
+    const Ticks ticks =
+        static_cast<Ticks>(std::nearbyint(std::min(time.value, kLongest) * kTicksPerSecond));
+    prices_.emplace(key, ticks);
+    return ticks;
+  }
+
+  /// The prices of a state's moves, -1 for moves to states that the shape forbids.
+  const std::vector<Ticks>& prices_from(Context& context, std::size_t state) {
+    std::vector<Ticks>& prices = context.prices[state];
+    const auto moves = context.graph->moves(state);
+    if (prices.size() == moves.size()) return prices;
+    prices.reserve(moves.size());
+    for (const Move& move : moves) {
+      if (context.local[move.to] < 0) {
+        prices.push_back(-1);
+      } else if (move.relabel) {
+        prices.push_back(0);
+      } else {
+        prices.push_back(price_of(move.collective, move.axes, call_bytes(context, state, move)));
+      }
+    }
+    return prices;
+  }
+
+  /// Dijkstra without paths: the costs from one state to all.
+  void costs_from(Context& context, std::uint32_t source, std::vector<Ticks>& cost) {
+    cost.assign(context.graph->size(), kFar);
+    cost[source] = 0;
+    heap_.clear();
+    heap_.emplace_back(0, source);
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      const auto [reached, state] = heap_.back();
+      heap_.pop_back();
+      if (reached != cost[state]) continue;
+      const auto moves = context.graph->moves(state);
+      const std::vector<Ticks>& prices = prices_from(context, state);
+      for (std::size_t i = 0; i < moves.size(); ++i) {
+        if (prices[i] < 0) continue;
+        const Ticks candidate = reached + prices[i];
+        if (candidate >= cost[moves[i].to]) continue;
+        cost[moves[i].to] = candidate;
+        heap_.emplace_back(candidate, moves[i].to);
+        std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+      }
+    }
+  }
+
+  /// What a move's input and output take together.
+  static Bytes move_peak(const Context& context, std::size_t from, const Move& move) {
+    return move.relabel ? context.local[from] : context.local[from] + context.local[move.to];
+  }
+
+  /// Dijkstra with labels (cost, peak), and the edges that lie on cheapest paths.
+  const Source& source_of(Context& context, std::uint32_t source) {
+    std::unique_ptr<Source>& slot = context.sources[source];
+    if (slot != nullptr) return *slot;
+    slot = std::make_unique<Source>();
+    const std::size_t states = context.graph->size();
+    slot->cost.assign(states, kFar);
+    slot->peak.assign(states, 0);
+    slot->cost[source] = 0;
+    slot->peak[source] = context.local[source];
+    using Label = std::tuple<Ticks, Bytes, std::uint32_t>;
+    std::vector<Label> heap = {{0, slot->peak[source], source}};
+    while (!heap.empty()) {
+      std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+      const auto [cost, peak, state] = heap.back();
+      heap.pop_back();
+      if (cost != slot->cost[state] || peak != slot->peak[state]) continue;
+      const auto moves = context.graph->moves(state);
+      const std::vector<Ticks>& prices = prices_from(context, state);
+      for (std::size_t i = 0; i < moves.size(); ++i) {
+        if (prices[i] < 0) continue;
+        const std::uint32_t next = moves[i].to;
+        const Ticks next_cost = cost + prices[i];
+        if (next_cost > slot->cost[next]) continue;
+        const Bytes next_peak = std::max(peak, move_peak(context, state, moves[i]));
+        if (next_cost == slot->cost[next] && next_peak >= slot->peak[next]) continue;
+        slot->cost[next] = next_cost;
+        slot->peak[next] = next_peak;
+        heap.emplace_back(next_cost, next_peak, next);
+        std::push_heap(heap.begin(), heap.end(), std::greater<>());
+      }
+    }
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> tight;  // (state, predecessor)
+    for (std::uint32_t state = 0; state < states; ++state) {
+      if (slot->cost[state] == kFar) continue;
+      const auto moves = context.graph->moves(state);
+      const std::vector<Ticks>& prices = prices_from(context, state);
+      for (std::size_t i = 0; i < moves.size(); ++i) {
+        if (prices[i] >= 0 && slot->cost[state] + prices[i] == slot->cost[moves[i].to]) {
+          tight.emplace_back(moves[i].to, state);
+        }
+      }
+    }
+    std::sort(tight.begin(), tight.end());
+    slot->tight_begin.assign(states + 1, 0);
+    slot->tight.reserve(tight.size());
+    for (const auto& [state, predecessor] : tight) {
+      ++slot->tight_begin[state + 1];
+      slot->tight.push_back(predecessor);
+    }
+    for (std::size_t i = 0; i < states; ++i) slot->tight_begin[i + 1] += slot->tight_begin[i];
+    return *slot;
+  }
+
+  Redistribution find_plan(Context& context, LayoutCode from, LayoutCode to) {
+    MoveGraph& graph = *context.graph;
+    const std::uint32_t start = graph.index_of(from);
+    const std::uint32_t goal = graph.index_of(to);
+    Redistribution result;
+    result.peak = context.local[start];
+    if (start == goal) return result;
+    const Source& source = source_of(context, start);
+    MESHPLAN_CHECK(source.cost[goal] != kFar);
+    const Bytes peak_limit = source.peak[goal];
+
+    // Steps left to the goal, backwards along the edges of cheapest paths.
+    distance_.assign(graph.size(), -1);
+    std::vector<std::uint32_t>& queue = queue_;
+    queue.assign(1, goal);
+    distance_[goal] = 0;
+    for (std::size_t head = 0; head < queue.size() && distance_[start] < 0; ++head) {
+      const std::uint32_t state = queue[head];
+      for (std::uint32_t i = source.tight_begin[state]; i < source.tight_begin[state + 1]; ++i) {
+        const std::uint32_t before = source.tight[i];
+        if (distance_[before] >= 0 || context.local[before] > peak_limit) continue;
+        if (!fits(context, source, before, state, peak_limit)) continue;
+        distance_[before] = distance_[state] + 1;
+        queue.push_back(before);
+      }
+    }
+    MESHPLAN_CHECK(distance_[start] > 0);
+    Ticks time = 0;
+    for (std::uint32_t state = start; state != goal;) {
+      const Move* chosen = nullptr;
+      Ticks price = 0;
+      const auto moves = graph.moves(state);
+      const std::vector<Ticks>& prices = prices_from(context, state);
+      for (std::size_t i = 0; i < moves.size() && chosen == nullptr; ++i) {
+        const Move& move = moves[i];
+        if (distance_[move.to] != distance_[state] - 1 || distance_[move.to] < 0) continue;
+        if (prices[i] < 0 || source.cost[state] + prices[i] != source.cost[move.to]) continue;
+        if (move_peak(context, state, move) > peak_limit) continue;
+        chosen = &move;
+        price = prices[i];
+      }
+      MESHPLAN_CHECK(chosen != nullptr);
+      if (!chosen->relabel) {
+        result.steps.push_back(step_of(context, state, *chosen, price));
+        time += price;
+        result.bytes += result.steps.back().bytes_moved;
+        result.peak = std::max(result.peak, move_peak(context, state, *chosen));
+      } else if (!result.steps.empty()) {
+        result.steps.back().after = decode_placements(axis_sizes_, graph.state(chosen->to));
+      }
+      state = chosen->to;
+    }
+    if (!result.steps.empty()) result.steps.back().after = decode_placements(axis_sizes_, to);
+    result.time = seconds_of(time);
+    return result;
+  }
+
+  /// Does a cheapest move lead from one state to the other under the memory limit?
+  bool fits(Context& context,
+            const Source& source,
+            std::uint32_t from,
+            std::uint32_t to,
+            Bytes peak_limit) {
+    if (context.local[from] + context.local[to] <= peak_limit) return true;
+    // Only relabelling takes less than both sides together.
+    const auto moves = context.graph->moves(from);
+    return std::any_of(moves.begin(), moves.end(), [&](const Move& move) {
+      return move.relabel && move.to == to && source.cost[from] == source.cost[to] &&
+             context.local[from] <= peak_limit;
+    });
+  }
+
+  RedistributionStep step_of(const Context& context,
+                             std::uint32_t from,
+                             const Move& move,
+                             Ticks price) const {
+    const LayoutCode before = context.graph->state(from);
+    const LayoutCode after = context.graph->state(move.to);
+    RedistributionStep step;
+    step.collective = move.collective;
+    step.axes = move.axes;
+    step.reduction = move.reduction;
+    step.call_bytes = call_bytes(context, from, move);
+    step.time = seconds_of(price);
+    step.after = decode_placements(axis_sizes_, after);
+    std::int64_t devices = 1;
+    for (std::size_t axis = 0; axis < axis_sizes_.size(); ++axis) {
+      if ((move.axes >> axis & 1) == 0) continue;
+      devices *= axis_sizes_[axis];
+      step.order.push_back(static_cast<int>(axis));
+    }
+    // Group order: as the axes stand in the dimension that they cut before or after.
+    const bool cuts_before =
+        move.collective == Collective::kAllGather || move.collective == Collective::kAllToAll;
+    const bool cuts_after =
+        move.collective == Collective::kSlice || move.collective == Collective::kReduceScatter;
+    if (cuts_before || cuts_after) {
+      const LayoutCode code = cuts_before ? before : after;
+      std::sort(step.order.begin(), step.order.end(), [&](int a, int b) {
+        return code_byte(code, a) < code_byte(code, b);
+      });
+    }
+    if (move.collective == Collective::kAllToAll) {
+      step.split_dim = move.dim;
+      step.concat_dim = move.concat_dim;
+    } else {
+      step.dim = move.dim;
+    }
+    step.bytes_moved = moved_bytes(move.collective, devices, step.call_bytes);
+    return step;
+  }
+
+  std::vector<std::int64_t> axis_sizes_;
+  CollectivePrice price_;
+  std::map<std::pair<int, unsigned>, std::unique_ptr<MoveGraph>>
+      graphs_;  ///< by rank and reductions
+  std::map<std::tuple<std::vector<std::int64_t>, Bytes, unsigned>, std::unique_ptr<Context>>
+      contexts_;
+  std::unordered_map<CallKey, Ticks, CallHash> prices_;
+  std::vector<std::unique_ptr<Memo>> memos_;
+  std::unordered_map<std::uint64_t, std::vector<Memo*>> memo_index_;
+  Memo* last_memo_ = nullptr;
+  // Scratch space that would otherwise be allocated for every query.
+  std::vector<std::pair<Ticks, std::uint32_t>> heap_;
+  std::vector<std::int32_t> distance_;
+  std::vector<std::uint32_t> queue_;
+};
+
+RedistributionPlanner::RedistributionPlanner(std::vector<std::int64_t> axis_sizes,
+                                             CollectivePrice price)
+    : impl_(std::make_unique<Impl>(std::move(axis_sizes), std::move(price))) {}
+RedistributionPlanner::RedistributionPlanner(RedistributionPlanner&&) noexcept = default;
+RedistributionPlanner& RedistributionPlanner::operator=(RedistributionPlanner&&) noexcept = default;
+RedistributionPlanner::~RedistributionPlanner() = default;
+
+Result<const Redistribution*> RedistributionPlanner::plan(std::span<const std::int64_t> shape,
+                                                          Bytes dtype_bytes,
+                                                          std::span<const Placement> from,
+                                                          std::span<const Placement> to) {
+  return impl_->plan(shape, dtype_bytes, from, to);
+}
+
+Result<std::vector<Seconds>> RedistributionPlanner::cost_table(
+    std::span<const std::int64_t> shape, Bytes dtype_bytes, std::span<const Placements> layouts) {
+  return impl_->cost_table(shape, dtype_bytes, layouts);
+}
+
+}  // namespace meshplan
