@@ -23,7 +23,7 @@ std::vector<std::int64_t> strides_of(std::span<const std::int64_t> axis_sizes) {
 std::vector<std::int64_t> content_key(std::span<const std::int64_t> axis_sizes,
                                       const LayoutState& state,
                                       std::span<const std::int64_t> strides,
-                                      Device device,
+                                      DeviceRank device,
                                       AxisSet touched) {
   const auto coordinate = [&](std::size_t axis) {
     return device / strides[axis] % axis_sizes[axis];
@@ -54,37 +54,38 @@ std::vector<std::int64_t> content_key(std::span<const std::int64_t> axis_sizes,
 
 }  // namespace
 
-std::vector<std::vector<Device>> device_groups(std::span<const std::int64_t> axis_sizes,
-                                               std::span<const int> order) {
+std::vector<std::vector<DeviceRank>> device_groups(std::span<const std::int64_t> axis_sizes,
+                                                   std::span<const int> order) {
   const std::vector<std::int64_t> strides = strides_of(axis_sizes);
-  const auto expand = [&](std::vector<Device> bases, std::size_t axis) {
-    std::vector<Device> result;
+  const auto expand = [&](std::vector<DeviceRank> bases, std::size_t axis) {
+    std::vector<DeviceRank> result;
     result.reserve(bases.size() * static_cast<std::size_t>(axis_sizes[axis]));
-    for (const Device base : bases) {
+    for (const DeviceRank base : bases) {
       for (std::int64_t i = 0; i < axis_sizes[axis]; ++i)
         result.push_back(base + i * strides[axis]);
     }
     return result;
   };
-  std::vector<Device> bases = {0};
+  std::vector<DeviceRank> bases = {0};
   for (std::size_t axis = 0; axis < axis_sizes.size(); ++axis) {
     if (std::find(order.begin(), order.end(), static_cast<int>(axis)) == order.end()) {
       bases = expand(std::move(bases), axis);
     }
   }
-  std::vector<std::vector<Device>> groups;
-  for (const Device base : bases) {
-    std::vector<Device> group = {base};
+  std::vector<std::vector<DeviceRank>> groups;
+  for (const DeviceRank base : bases) {
+    std::vector<DeviceRank> group = {base};
     for (const int axis : order) group = expand(std::move(group), static_cast<std::size_t>(axis));
     groups.push_back(std::move(group));
   }
   return groups;
 }
 
-Result<std::vector<std::array<Device, 2>>> permute_pairs(std::span<const std::int64_t> axis_sizes,
-                                                         int tensor_rank,
-                                                         std::span<const Placement> before,
-                                                         std::span<const Placement> after) {
+Result<std::vector<std::array<DeviceRank, 2>>> permute_pairs(
+    std::span<const std::int64_t> axis_sizes,
+    int tensor_rank,
+    std::span<const Placement> before,
+    std::span<const Placement> after) {
   const auto from = encode_placements(axis_sizes, tensor_rank, before);
   if (!from) return fail(from.error());
   const auto to = encode_placements(axis_sizes, tensor_rank, after);
@@ -94,14 +95,14 @@ Result<std::vector<std::array<Device, 2>>> permute_pairs(std::span<const std::in
   const LayoutState state_to = unpack(*to, axes);
   const AxisSet touched = relabelled_axes(axis_sizes, *from, *to);
   const std::vector<std::int64_t> strides = strides_of(axis_sizes);
-  Device devices = 1;
+  DeviceRank devices = 1;
   for (const std::int64_t size : axis_sizes) devices *= size;
 
   std::vector<std::vector<std::int64_t>> needed;
-  std::map<std::vector<std::int64_t>, std::vector<Device>>
+  std::map<std::vector<std::int64_t>, std::vector<DeviceRank>>
       holders;  // devices that can still send, ascending
-  std::vector<Device> source(static_cast<std::size_t>(devices), -1);
-  for (Device device = 0; device < devices; ++device) {
+  std::vector<DeviceRank> source(static_cast<std::size_t>(devices), -1);
+  for (DeviceRank device = 0; device < devices; ++device) {
     needed.push_back(content_key(axis_sizes, state_to, strides, device, touched));
     auto held = content_key(axis_sizes, state_from, strides, device, touched);
     if (held == needed.back()) {
@@ -111,8 +112,8 @@ Result<std::vector<std::array<Device, 2>>> permute_pairs(std::span<const std::in
     }
   }
   std::map<std::vector<std::int64_t>, std::size_t> used;
-  std::vector<std::array<Device, 2>> pairs;
-  for (Device device = 0; device < devices; ++device) {
+  std::vector<std::array<DeviceRank, 2>> pairs;
+  for (DeviceRank device = 0; device < devices; ++device) {
     const auto d = static_cast<std::size_t>(device);
     if (source[d] < 0) {
       const auto found = holders.find(needed[d]);
@@ -150,12 +151,14 @@ Result<ReplayStep> replay_step(std::span<const std::int64_t> axis_sizes,
 }
 
 void translate(ReplayStep& step, std::span<const std::int64_t> ranks) {
-  const auto rank_of = [&](Device position) { return ranks[static_cast<std::size_t>(position)]; };
+  const auto rank_of = [&](DeviceRank position) {
+    return ranks[static_cast<std::size_t>(position)];
+  };
   for (auto& group : step.groups) {
-    for (Device& device : group) device = rank_of(device);
+    for (DeviceRank& device : group) device = rank_of(device);
   }
   for (auto& pair : step.pairs) {
-    for (Device& device : pair) device = rank_of(device);
+    for (DeviceRank& device : pair) device = rank_of(device);
   }
   for (BlockSend& send : step.sends) {
     send.source = rank_of(send.source);

@@ -17,13 +17,13 @@ namespace meshplan {
 
 /// A device's position in the flat (row-major) rank list of the mesh, or its rank after
 /// translation.
-using Device = std::int64_t;
+using DeviceRank = std::int64_t;
 
 /// A block that one device copies to another; offsets and sizes per dimension, in local
 /// coordinates.
 struct BlockSend {
-  Device source = 0;
-  Device destination = 0;
+  DeviceRank source = 0;
+  DeviceRank destination = 0;
   std::vector<std::int64_t> source_begin;
   std::vector<std::int64_t> destination_begin;
   std::vector<std::int64_t> size;
@@ -34,28 +34,29 @@ struct BlockSend {
 /// ceil(size / n), the last ones shorter) handed out, in group order.
 struct ReplayStep {
   Collective collective = Collective::kAllReduce;
-  std::vector<std::vector<Device>> groups;  ///< in group order; every device is in one group
+  std::vector<std::vector<DeviceRank>> groups;  ///< in group order; every device is in one group
   int dim = -1;
   int split_dim = -1;
   int concat_dim = -1;
   Reduction reduction = Reduction::kSum;
-  std::vector<std::array<Device, 2>>
+  std::vector<std::array<DeviceRank, 2>>
       pairs;                     ///< permute: source, destination; every device once each
   std::vector<BlockSend> sends;  ///< send_receive
 };
 
 /// The groups of devices that differ only in the coordinates of `order` (outermost digit first), by
 /// position in the mesh; the groups stand in row-major order of the other coordinates.
-std::vector<std::vector<Device>> device_groups(std::span<const std::int64_t> axis_sizes,
-                                               std::span<const int> order);
+std::vector<std::vector<DeviceRank>> device_groups(std::span<const std::int64_t> axis_sizes,
+                                                   std::span<const int> order);
 
 /// Source and destination of every device (by position) of a permute between two placements with
 /// equal local shapes. Devices keep their data where they can (source = destination).
 /// Errors: kValue where no permute leads from one to the other.
-Result<std::vector<std::array<Device, 2>>> permute_pairs(std::span<const std::int64_t> axis_sizes,
-                                                         int tensor_rank,
-                                                         std::span<const Placement> before,
-                                                         std::span<const Placement> after);
+Result<std::vector<std::array<DeviceRank, 2>>> permute_pairs(
+    std::span<const std::int64_t> axis_sizes,
+    int tensor_rank,
+    std::span<const Placement> before,
+    std::span<const Placement> after);
 
 /// The step as devices (by position) execute it. `before` are the placements that it starts from.
 Result<ReplayStep> replay_step(std::span<const std::int64_t> axis_sizes,

@@ -193,17 +193,17 @@ double reduction_identity(Reduction reduction) {
 }
 
 Result<void> VirtualDevices::execute(
-    const ReplayStep& step, const std::map<Device, std::vector<std::int64_t>>& result_shapes) {
-  std::map<Device, DenseTensor> results;
+    const ReplayStep& step, const std::map<DeviceRank, std::vector<std::int64_t>>& result_shapes) {
+  std::map<DeviceRank, DenseTensor> results;
   const auto has_dim = [&](const DenseTensor& tensor, int dim) {
     return dim >= 0 && dim < static_cast<int>(tensor.shape.size());
   };
-  const auto unknown = [](Device rank) {
+  const auto unknown = [](DeviceRank rank) {
     return unfit("device " + std::to_string(rank) + " does not exist");
   };
 
   if (step.collective == Collective::kPermute) {
-    std::set<Device> sources;
+    std::set<DeviceRank> sources;
     for (const auto& [source, destination] : step.pairs) {
       const auto found = tensors_.find(source);
       if (found == tensors_.end()) return unknown(source);
@@ -237,10 +237,10 @@ Result<void> VirtualDevices::execute(
                   block_of(source->second, send.source_begin, send.size));
     }
   } else {
-    for (const std::vector<Device>& group : step.groups) {
+    for (const std::vector<DeviceRank>& group : step.groups) {
       const auto count = static_cast<std::int64_t>(group.size());
       std::vector<const DenseTensor*> held;
-      for (const Device rank : group) {
+      for (const DeviceRank rank : group) {
         const auto found = tensors_.find(rank);
         if (found == tensors_.end()) return unknown(rank);
         held.push_back(&found->second);

@@ -47,17 +47,17 @@ double reduction_identity(Reduction reduction);
 class VirtualDevices {
  public:
   /// What device `rank` holds (an empty scalar tensor at first).
-  DenseTensor& at(Device rank) { return tensors_[rank]; }
-  const std::map<Device, DenseTensor>& tensors() const { return tensors_; }
+  DenseTensor& at(DeviceRank rank) { return tensors_[rank]; }
+  const std::map<DeviceRank, DenseTensor>& tensors() const { return tensors_; }
 
   /// Executes one step on all its groups. `result_shape` is asked for the local shape that a rank
   /// has after a send_receive; other collectives do not need it. Errors: kValue where the step does
   /// not fit what the devices hold; then nothing has changed.
   Result<void> execute(const ReplayStep& step,
-                       const std::map<Device, std::vector<std::int64_t>>& result_shapes = {});
+                       const std::map<DeviceRank, std::vector<std::int64_t>>& result_shapes = {});
 
  private:
-  std::map<Device, DenseTensor> tensors_;
+  std::map<DeviceRank, DenseTensor> tensors_;
 };
 
 }  // namespace meshplan

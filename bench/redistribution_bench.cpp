@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed and quality of redistribution planning. Prints one line per figure.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "lib/redistribution.h"
+#include "lib/redistribution_moves.h"
+
+using namespace meshplan;
+
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// A ring on one level of 100 GB/s and 1 us; local passes at 1 TB/s.
+CollectivePrice ring_price(Sizes sizes) {
+  return [sizes = std::move(sizes)](const CollectiveCall& call) -> Seconds {
+    double n = 1;
+    for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
+      if ((call.axes >> axis & 1U) != 0) n *= static_cast<double>(sizes[axis]);
+    }
+    const double bytes = static_cast<double>(call.bytes);
+    const double pass = (n - 1) * 1e-6 + (n - 1) / n * bytes / 100e9;
+    switch (call.collective) {
+      case Collective::kAllReduce:
+        return on_price_grid({2 * pass});
+      case Collective::kAllGather:
+      case Collective::kReduceScatter:
+      case Collective::kAllToAll:
+        return on_price_grid({pass});
+      case Collective::kPermute:
+      case Collective::kSendReceive:
+      case Collective::kBroadcast:
+        return on_price_grid({1e-6 + bytes / 100e9});
+      case Collective::kSlice:
+      case Collective::kMask:
+        return on_price_grid({bytes / 1e12});
+    }
+    return {};
+  };
+}
+
+/// Layouts with or without non-default orders.
+std::vector<Placements> layouts_of(const Sizes& mesh, const Sizes& shape, bool any_order) {
+  const MoveGraph graph(mesh, static_cast<int>(shape.size()), {Reduction::kSum});
+  std::vector<Placements> layouts;
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    Placements placements = decode_placements(mesh, graph.state(i));
+    bool strided = false;
+    for (const Placement& placement : placements) strided = strided || std::holds_alternative<StridedShard>(placement);
+    if ((any_order || !strided) && local_elements(mesh, shape, graph.state(i)) >= 0) {
+      layouts.push_back(std::move(placements));
+    }
+  }
+  return layouts;
+}
+
+void bench_all_pairs(const Sizes& mesh, const Sizes& shape, bool any_order) {
+  const auto layouts = layouts_of(mesh, shape, any_order);
+  const auto start = std::chrono::steady_clock::now();
+  RedistributionPlanner planner(mesh, ring_price(mesh));
+  std::size_t steps = 0;
+  for (const Placements& from : layouts) {
+    for (const Placements& to : layouts) steps += (*planner.plan(shape, 2, from, to))->steps.size();
+  }
+  const double cold = seconds_since(start);
+  const auto warm_start = std::chrono::steady_clock::now();
+  for (const Placements& from : layouts) {
+    for (const Placements& to : layouts) steps += (*planner.plan(shape, 2, from, to))->steps.size();
+  }
+  const double warm = seconds_since(warm_start);
+  const auto pairs = static_cast<double>(layouts.size() * layouts.size());
+  std::printf("all pairs, %zu axes, %zu-D, %s orders: %zu layouts, %.0f pairs, cold %.3f s, warm %.0f ns each (%zu)\n",
+              mesh.size(), shape.size(), any_order ? "all" : "default", layouts.size(), pairs, cold,
+              warm / pairs * 1e9, steps);
+}
+
+void bench_table(const Sizes& mesh, const Sizes& shape) {
+  const auto layouts = layouts_of(mesh, shape, false);
+  RedistributionPlanner planner(mesh, ring_price(mesh));
+  const auto cold = std::chrono::steady_clock::now();
+  (void)planner.cost_table(shape, 2, layouts);
+  const double first = seconds_since(cold);
+  double best = 1e9;
+  for (int i = 1; i <= 20; ++i) {
+    Sizes other = shape;
+    other[0] *= 1 + i;
+    const auto start = std::chrono::steady_clock::now();
+    (void)planner.cost_table(other, 2, layouts);
+    best = std::min(best, seconds_since(start));
+  }
+  std::printf("cost table, %zu axes, %zu-D: K=%zu, first %.3f ms, further shapes %.3f ms\n", mesh.size(), shape.size(),
+              layouts.size(), first * 1e3, best * 1e3);
+}
+
+}  // namespace
+
+int main() {
+  bench_all_pairs({2, 2, 2}, {64, 64, 64, 64}, false);
+  bench_all_pairs({2, 2, 2}, {64, 64, 64, 64}, true);
+  bench_table({4, 8}, {64, 1024, 4096});
+  bench_table({2, 4, 8}, {64, 1024, 4096});
+  bench_table({2, 2, 4, 8}, {64, 1024, 4096});
+  return EXIT_SUCCESS;
+}
