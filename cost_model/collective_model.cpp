@@ -32,6 +32,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -385,6 +387,11 @@ Result<CollectiveModel> CollectiveModel::make(const Cluster& cluster,
     }
   }
   return model;
+}
+
+Result<CollectiveModel> CollectiveModel::make(const Cluster& cluster, const DeviceMesh& mesh) {
+  if (mesh.size() > kMaxDevices) return make(cluster, mesh.shape());  // refused without a rank list
+  return make(cluster, mesh.shape(), mesh.ranks());
 }
 
 const CollectiveModel::AxisEntry& CollectiveModel::entry(AxisSet axes) const {

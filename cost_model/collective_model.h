@@ -6,12 +6,14 @@
 // of dp are ranks {0, 4, 8, 12}: shape 2 x 2, two devices in each of two nodes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "cost_model/cluster.h"
 #include "lib/collective.h"
+#include "lib/device_mesh.h"
 #include "lib/result.h"
 #include "lib/units.h"
 
@@ -41,6 +43,9 @@ class CollectiveModel {
   static Result<CollectiveModel> make(const Cluster& cluster,
                                       std::span<const std::int64_t> shape,
                                       std::span<const std::int64_t> ranks = {});
+
+  /// The same for a mesh with its own ranks.
+  static Result<CollectiveModel> make(const Cluster& cluster, const DeviceMesh& mesh);
 
   /// Seconds of one call, on the price grid: that of the slowest group, by the cheapest algorithm.
   /// Never falls when bytes grow or bandwidth falls; a group of one device costs nothing. Axes that
