@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// DataFlow: how each tensor's value reaches its readers and its gradient comes back, before any
+// placement is chosen. Searches, evaluator and plan writer walk the same structure.
+//
+// A tensor's values form a tree: the root is what the producer leaves; several readers hang below
+// one copy (where gradients are summed), groups of like readers (q, k, v; gate, up) below a copy of
+// their own. Every edge of the tree is a Transfer. Readers of constants, and the only reader of an
+// input or of a parameter, have no transfer: the value is already in the layout they want.
+//
+// Moments: operator i of N runs forward at moment i and, in training, backward at 2N-1-i.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace meshplan {
+
+/// Half-open range of moments; empty where begin >= end.
+struct Interval {
+  int begin = 0;
+  int end = 0;
+  bool empty() const { return begin >= end; }
+  friend auto operator<=>(const Interval&, const Interval&) = default;
+};
+
+enum class ValueKind : std::uint8_t {
+  kResult,     ///< left by an operator
+  kInput,      ///< graph input or state with several readers: arrives in any layout
+  kParameter,  ///< with several readers
+  kCopy,       ///< a copy below another value
+};
+
+struct Value {
+  TensorId tensor{};
+  ValueKind kind = ValueKind::kResult;
+  int result = 0;       ///< kResult: which result of the producer
+  bool view = false;    ///< kResult of an operator that moves no data
+  bool stored = false;  ///< kept for the backward at this node: readers in its layout add nothing
+  Interval live;        ///< kResult, not a view: the buffer until the last forward reader
+  Interval kept;        ///< kResult, stored, not a view: from then through the backward
+  Interval gradient;    ///< kResult with a gradient, not a view
+  int incoming = -1;    ///< kCopy: the transfer that fills it
+  std::vector<int> outgoing;  ///< transfers
+};
+
+struct Transfer {
+  int from = 0;                     ///< value
+  int to = -1;                      ///< value (a copy), or -1: the operand `use`
+  Use use;                          ///< where to < 0
+  bool saves = false;               ///< the backward needs the value on this side
+  bool stored = false;              ///< `from` is stored anyway
+  Interval same;                    ///< the producer's buffer, if it is what is saved
+  Interval kept;                    ///< the reader's copy, if that is what is saved
+  Interval copy;                    ///< the reader's copy, if it is not kept
+  Interval regathered;              ///< the copy brought back for the backward
+  Interval gradient;                ///< the gradient before its redistribution
+  std::vector<OperatorId> readers;  ///< all operators below, in order
+};
+
+/// Operands without a transfer.
+enum class DirectUse : std::uint8_t { kNo, kInput, kConstant, kParameter };
+
+class DataFlow {
+ public:
+  explicit DataFlow(const Graph& graph);
+
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Transfer>& transfers() const { return transfers_; }
+  /// The root value of a tensor, or -1 (unused tensors, direct uses).
+  int root(TensorId tensor) const { return roots_[index(tensor)]; }
+  /// The transfer that feeds an operand, or -1.
+  int transfer(OperatorId op, std::size_t operand) const {
+    return operand_transfer_[index(op)][operand];
+  }
+  DirectUse direct(OperatorId op, std::size_t operand) const { return direct_[index(op)][operand]; }
+  int moments() const { return moments_; }
+  int forward_moment(OperatorId op) const { return static_cast<int>(index(op)); }
+  int backward_moment(OperatorId op) const { return moments_ - 1 - static_cast<int>(index(op)); }
+
+ private:
+  struct Span;
+  void add_tree(const Graph& graph, TensorId tensor);
+  int add_transfer(int from, int to, Use use);
+  void measure(const Graph& graph);
+
+  std::vector<Value> values_;
+  std::vector<Transfer> transfers_;
+  std::vector<int> roots_;
+  std::vector<std::vector<int>> operand_transfer_;
+  std::vector<std::vector<DirectUse>> direct_;
+  int moments_ = 0;
+};
+
+/// Whether the backward of `op` reads this operand's value: the rule saves it and a gradient needs
+/// it (for a product: that of another operand).
+bool backward_reads(const Graph& graph, const Operator& op, std::size_t operand);
+
+/// Whether any operand of `op` has a gradient.
+bool has_backward(const Graph& graph, const Operator& op);
+
+}  // namespace meshplan

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost_model/evaluate.h"
+
+#include <algorithm>
+
+#include "lib/check.h"
+
+namespace meshplan {
+namespace {
+
+/// Bytes per moment and kind, as differences.
+class MemoryProfile {
+ public:
+  explicit MemoryProfile(int moments)
+      : moments_(moments), difference_(kMemoryKinds * (static_cast<std::size_t>(moments) + 1)) {}
+
+  void add(MemoryKind kind, Interval interval, Bytes bytes) {
+    interval.begin = std::max(interval.begin, 0);
+    interval.end = std::min(interval.end, moments_);
+    if (interval.empty() || bytes == 0) return;
+    at(kind, interval.begin) += bytes;
+    at(kind, interval.end) -= bytes;
+  }
+  void add_always(MemoryKind kind, Bytes bytes) { add(kind, {0, moments_}, bytes); }
+
+  void finish(Evaluation& evaluation) {
+    std::array<Bytes, kMemoryKinds> now{};
+    evaluation.profile.reserve(static_cast<std::size_t>(moments_));
+    for (int moment = 0; moment < moments_; ++moment) {
+      Bytes total = 0;
+      for (std::size_t kind = 0; kind < kMemoryKinds; ++kind) {
+        now[kind] += at(static_cast<MemoryKind>(kind), moment);
+        total += now[kind];
+      }
+      if (total > evaluation.peak) {
+        evaluation.peak = total;
+        evaluation.peak_moment = moment;
+        evaluation.at_peak = now;
+      }
+      evaluation.profile.push_back(total);
+    }
+  }
+
+ private:
+  Bytes& at(MemoryKind kind, int moment) {
+    return difference_[static_cast<std::size_t>(kind) * (static_cast<std::size_t>(moments_) + 1) +
+                       static_cast<std::size_t>(moment)];
+  }
+  int moments_;
+  std::vector<Bytes> difference_;
+};
+
+/// What happens at one moment of one micro-batch.
+struct MomentTime {
+  Seconds compute;
+  Seconds blocking;    ///< collectives that stop the compute track
+  Seconds gather;      ///< parameters: done before the moment, started when the one before starts
+  Seconds beside;      ///< ring exchanges: run beside the moment's computation
+  Seconds after;       ///< gradient reductions: start when the moment ends
+  Seconds after_last;  ///< the same, in the last micro-batch only
+};
+
+/// One compute track and one communication track.
+Seconds simulate(const std::vector<MomentTime>& moments, std::int64_t microbatches, Seconds tail) {
+  // a micro-batch in the middle takes as long as any other: three are walked, the rest multiplied
+  constexpr std::int64_t kWalked = 3;
+  const std::int64_t walked = std::min(microbatches, kWalked);
+  Seconds compute;
+  Seconds network;
+  Seconds middle;
+  for (std::int64_t m = 0; m < walked; ++m) {
+    const Seconds begin = compute;
+    const bool last = m + 1 == walked;
+    Seconds before = compute;  // when the moment before started
+    for (const MomentTime& moment : moments) {
+      Seconds start = compute;
+      if (moment.gather.value > 0) {
+        network = std::max(network, before) + moment.gather;
+        start = std::max(start, network);
+      }
+      before = start;
+      compute = start + moment.blocking + std::max(moment.compute, moment.beside);
+      const Seconds reduce = moment.after + (last ? moment.after_last : Seconds{});
+      if (reduce.value > 0) network = std::max(network, compute) + reduce;
+    }
+    middle = compute - begin;
+  }
+  return std::max(compute, network) + static_cast<double>(microbatches - walked) * middle + tail;
+}
+
+bool is_parameter(const Tensor& tensor) {
+  return tensor.role == Role::kParameter && !tensor.uses.empty();
+}
+
+class Evaluator {
+ public:
+  Evaluator(PriceBook& book, const Assignment& assignment)
+      : book_(book),
+        graph_(book.graph()),
+        flow_(book.flow()),
+        assignment_(assignment),
+        memory_(flow_.moments()),
+        times_(static_cast<std::size_t>(flow_.moments())) {}
+
+  Evaluation run() {
+    for (std::size_t i = 0; i < graph_.operators.size(); ++i)
+      add_operator(static_cast<OperatorId>(i));
+    for (const Transfer& transfer : flow_.transfers()) add_transfer(transfer);
+    for (std::size_t v = 0; v < flow_.values().size(); ++v) add_value(static_cast<int>(v));
+    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
+      if (is_parameter(graph_.tensors[t])) add_parameter(static_cast<TensorId>(t));
+    }
+    add_direct_inputs();
+    memory_.finish(evaluation_);
+    evaluation_.step_time = simulate(times_, book_.options().microbatches, tail_);
+    return std::move(evaluation_);
+  }
+
+ private:
+  MomentTime& at(int moment) { return times_[static_cast<std::size_t>(moment)]; }
+
+  void communicate(int moment, OverlapKind kind, Seconds time) {
+    evaluation_.communication += book_.per_step(time);
+    const Overlap& overlap = book_.options().overlap;
+    MomentTime& m = at(moment);
+    switch (kind) {
+      case OverlapKind::kActivation:
+        m.blocking += time;
+        return;
+      case OverlapKind::kGradient:
+        (overlap.gradient > 0 ? m.after : m.blocking) += time;
+        return;
+      case OverlapKind::kGather:
+        (overlap.gather > 0 ? m.gather : m.blocking) += time;
+        return;
+      case OverlapKind::kRing:
+        (overlap.ring > 0 ? m.beside : m.blocking) += time;
+        return;
+    }
+  }
+
+  void add_operator(OperatorId id) {
+    const Operator& op = graph_.op(id);
+    const Strategy& strategy = assignment_.strategies[index(id)];
+    MESHPLAN_AUDIT(book_.info(id).legal(strategy));
+    const OperatorPrice price = book_.operator_price(id, strategy);
+    evaluation_.objective += price.objective;
+    evaluation_.compute += book_.per_step(price.forward + price.backward);
+    const int forward = flow_.forward_moment(id);
+    const int backward = flow_.backward_moment(id);
+    at(forward).compute += price.forward;
+    if (graph_.training) at(backward).compute += price.backward;
+    for (const InnerCollective& inner : price.collectives) {
+      communicate(inner.backward ? backward : forward,
+                  inner.overlap,
+                  static_cast<double>(inner.count) * inner.time);
+    }
+    memory_.add(MemoryKind::kWorkspace, {forward, forward + 1}, price.workspace);
+    if (graph_.training)
+      memory_.add(MemoryKind::kWorkspace, {backward, backward + 1}, price.workspace);
+    evaluation_.seed_formula += price.workspace;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i])
+        evaluation_.seed_formula +=
+            book_.local_bytes(*op.inputs[i], book_.operand_state(id, strategy, i));
+    }
+    for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+      evaluation_.seed_formula +=
+          book_.local_bytes(op.outputs[r], book_.result_state(id, strategy, r));
+    }
+    if (op.rule->family == OperatorFamily::kMatMul ||
+        op.rule->family == OperatorFamily::kAttention ||
+        op.rule->family == OperatorFamily::kConvolution) {
+      std::vector<std::int64_t> sizes;
+      for (const Factor& factor : op.rule->factors) sizes.push_back(factor.size);
+      const double passes = graph_.training ? 3 : 1;  // the convention of model FLOPs
+      evaluation_.model_flops +=
+          passes * static_cast<double>(book_.options().microbatches) * op.rule->flops(sizes);
+    }
+  }
+
+  void add_transfer(const Transfer& transfer) {
+    const Value& from_value = flow_.values()[static_cast<std::size_t>(transfer.from)];
+    const TensorId tensor = from_value.tensor;
+    const TensorState from = value_state(book_, assignment_, transfer.from);
+    const TensorState to = far_state(book_, assignment_, transfer);
+    const int forward = transfer.copy.begin;
+    const auto position = static_cast<std::size_t>(&transfer - flow_.transfers().data());
+    const bool gathered = assignment_.gathered[position] != 0;
+    const Bytes from_bytes = book_.local_bytes(tensor, from);
+    const Bytes to_bytes = book_.local_bytes(tensor, to);
+    const Redistribution* value = book_.forward_steps(tensor, from, to);
+    const Redistribution* gradient = book_.gradient_steps(tensor, from, to);
+    if (value == nullptr) {
+      if (transfer.saves && !transfer.stored)
+        memory_.add(MemoryKind::kActivations, transfer.same, from_bytes);
+    } else {
+      add_moves(*value, forward);
+      if (!transfer.saves) {
+        memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes);
+      } else if (!gathered) {
+        memory_.add(MemoryKind::kActivations, transfer.kept, to_bytes);
+      } else {
+        add_moves(*value, transfer.regathered.begin);
+        memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes);
+        memory_.add(MemoryKind::kBuffers, transfer.regathered, to_bytes);
+        if (!transfer.stored) memory_.add(MemoryKind::kActivations, transfer.same, from_bytes);
+      }
+    }
+    if (gradient != nullptr) {
+      add_moves(*gradient, transfer.gradient.end - 1);
+      memory_.add(MemoryKind::kBuffers, transfer.gradient, to_bytes);
+    }
+  }
+
+  void add_moves(const Redistribution& moves, int moment) {
+    evaluation_.objective += book_.per_step(book_.exposed(OverlapKind::kActivation, moves.time));
+    communicate(moment, OverlapKind::kActivation, moves.time);
+  }
+
+  void add_value(int number) {
+    const Value& value = flow_.values()[static_cast<std::size_t>(number)];
+    if (value.kind == ValueKind::kCopy || value.kind == ValueKind::kParameter) return;
+    const Bytes bytes = book_.local_bytes(value.tensor, value_state(book_, assignment_, number));
+    if (value.kind == ValueKind::kInput) {
+      memory_.add_always(MemoryKind::kActivations, bytes);
+      return;
+    }
+    memory_.add(MemoryKind::kActivations, value.live, bytes);
+    memory_.add(MemoryKind::kActivations, value.kept, bytes);
+    memory_.add(MemoryKind::kActivations, value.gradient, bytes);
+    const Tensor& tensor = graph_.tensor(value.tensor);
+    const bool ends = tensor.role == Role::kLoss ||
+                      std::find(graph_.outputs.begin(), graph_.outputs.end(), value.tensor) !=
+                          graph_.outputs.end();
+    if (!ends) return;
+    const TensorState state = value_state(book_, assignment_, number);
+    const Redistribution* end = book_.forward_steps(value.tensor, state, book_.final_state(state));
+    if (end != nullptr) add_moves(*end, flow_.forward_moment(*tensor.producer));
+  }
+
+  void add_parameter(TensorId id) {
+    const Tensor& tensor = graph_.tensor(id);
+    const TensorState state = parameter_state(book_, assignment_, id);
+    const std::optional<ParameterPrice> price = book_.parameter_price(
+        id, state, assignment_.parameters[index(id)], parameter_read_in_backward(graph_, id));
+    MESHPLAN_CHECK(price.has_value());
+    evaluation_.objective += price->objective;
+    evaluation_.compute += price->update;
+    tail_ += price->update;
+    memory_.add_always(MemoryKind::kParameters, price->rest_bytes);
+    memory_.add_always(MemoryKind::kGradients, price->gradient_bytes);
+    memory_.add_always(MemoryKind::kOptimizer, price->optimizer_bytes);
+    const int first = flow_.forward_moment(tensor.uses.front().op);
+    const int last = flow_.forward_moment(tensor.uses.back().op);
+    const int backward_first = flow_.moments() - 1 - last;
+    const int backward_last = flow_.moments() - 1 - first;
+    memory_.add(MemoryKind::kGathered, {first - 1, last + 1}, price->gathered_bytes);
+    if (price->gathered_backward)
+      memory_.add(
+          MemoryKind::kGathered, {backward_first - 1, backward_last + 1}, price->gathered_bytes);
+    memory_.add(MemoryKind::kGathered, {backward_first, backward_last + 1}, price->unreduced_bytes);
+    for (const ParameterMove& move : price->moves) {
+      for (const RedistributionStep& step : move.steps) {
+        switch (move.kind) {
+          case ParameterMove::Kind::kForwardGather:
+            communicate(first, OverlapKind::kGather, step.time);
+            break;
+          case ParameterMove::Kind::kBackwardGather:
+            communicate(backward_first, OverlapKind::kGather, step.time);
+            break;
+          case ParameterMove::Kind::kUpdate:
+            evaluation_.communication += step.time;
+            tail_ += book_.exposed(OverlapKind::kGather, step.time);
+            break;
+          case ParameterMove::Kind::kGradient:
+            if (!move.per_step) {
+              communicate(backward_last, OverlapKind::kGradient, step.time);
+            } else {
+              evaluation_.communication += step.time;
+              if (book_.options().overlap.gradient > 0) {
+                at(backward_last).after_last += step.time;
+              } else {
+                tail_ += step.time;
+              }
+            }
+            break;
+        }
+      }
+    }
+  }
+
+  /// Inputs and constants without a transfer lie in the layout of their (first) reader.
+  void add_direct_inputs() {
+    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const Tensor& tensor = graph_.tensors[t];
+      if (tensor.uses.empty() || tensor.role == Role::kParameter) continue;
+      const Use& use = tensor.uses.front();
+      if (flow_.direct(use.op, static_cast<std::size_t>(use.operand)) == DirectUse::kNo) continue;
+      const TensorState state = book_.operand_state(
+          use.op, assignment_.strategies[index(use.op)], static_cast<std::size_t>(use.operand));
+      memory_.add_always(MemoryKind::kActivations,
+                         book_.local_bytes(static_cast<TensorId>(t), state));
+    }
+  }
+
+  PriceBook& book_;
+  const Graph& graph_;
+  const DataFlow& flow_;
+  const Assignment& assignment_;
+  MemoryProfile memory_;
+  std::vector<MomentTime> times_;
+  Seconds tail_;  ///< optimizer and what follows it
+  Evaluation evaluation_;
+};
+
+}  // namespace
+
+TensorState value_state(PriceBook& book, const Assignment& assignment, int value) {
+  const Value& v = book.flow().values()[static_cast<std::size_t>(value)];
+  if (v.kind != ValueKind::kResult) return assignment.values[static_cast<std::size_t>(value)];
+  const OperatorId producer = *book.graph().tensor(v.tensor).producer;
+  return book.result_state(
+      producer, assignment.strategies[index(producer)], static_cast<std::size_t>(v.result));
+}
+
+TensorState far_state(PriceBook& book, const Assignment& assignment, const Transfer& transfer) {
+  if (transfer.to >= 0) return value_state(book, assignment, transfer.to);
+  return book.operand_state(transfer.use.op,
+                            assignment.strategies[index(transfer.use.op)],
+                            static_cast<std::size_t>(transfer.use.operand));
+}
+
+TensorState parameter_state(PriceBook& book, const Assignment& assignment, TensorId tensor) {
+  const int root = book.flow().root(tensor);
+  if (root >= 0) return value_state(book, assignment, root);
+  const Use& use = book.graph().tensor(tensor).uses.front();
+  return book.operand_state(
+      use.op, assignment.strategies[index(use.op)], static_cast<std::size_t>(use.operand));
+}
+
+bool parameter_read_in_backward(const Graph& graph, TensorId tensor) {
+  const std::vector<Use>& uses = graph.tensor(tensor).uses;
+  return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+    return backward_reads(graph, graph.op(use.op), static_cast<std::size_t>(use.operand));
+  });
+}
+
+Evaluation evaluate(PriceBook& book, const Assignment& assignment) {
+  return Evaluator(book, assignment).run();
+}
+
+std::string moment_name(const Graph& graph, const DataFlow& flow, int moment) {
+  const int operators = static_cast<int>(graph.operators.size());
+  if (moment < operators)
+    return "forward of " + graph.operators[static_cast<std::size_t>(moment)].name;
+  return "backward of " +
+         graph.operators[static_cast<std::size_t>(flow.moments() - 1 - moment)].name;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// evaluate(): the price of a complete assignment, derived from nothing but the graph, the cluster
+// and the choices. Every search's own objective must equal it to the last bit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost_model/price_book.h"
+
+namespace meshplan {
+
+/// Every choice of a plan on one mesh.
+struct Assignment {
+  std::vector<Strategy> strategies;  ///< per operator
+  std::vector<TensorState> values;   ///< per value of the DataFlow; kResult entries are not read
+  std::vector<std::uint8_t>
+      gathered;  ///< per transfer: 1 where the saved operand is gathered again
+  std::vector<ParameterChoice> parameters;  ///< per tensor; only parameters are read
+  friend bool operator==(const Assignment&, const Assignment&) = default;
+};
+
+/// Kinds of memory, in the order of a plan's `memory`.
+enum class MemoryKind : std::uint8_t {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kActivations,
+  kGathered,
+  kBuffers,
+  kWorkspace
+};
+inline constexpr std::size_t kMemoryKinds = 7;
+
+struct Evaluation {
+  Seconds objective;      ///< what the searches minimise, per step
+  Seconds compute;        ///< per step, optimizer included
+  Seconds communication;  ///< per step, hidden or not
+  Seconds step_time;      ///< of the simulated step
+  Bytes peak = 0;
+  int peak_moment = 0;
+  std::array<Bytes, kMemoryKinds> at_peak{};
+  std::vector<Bytes> profile;  ///< total bytes per moment
+  Bytes seed_formula = 0;
+  double model_flops = 0;  ///< of the whole job per step, nothing recomputed
+};
+
+/// The state of a value under an assignment.
+TensorState value_state(PriceBook& book, const Assignment& assignment, int value);
+
+/// The state on the far side of a transfer.
+TensorState far_state(PriceBook& book, const Assignment& assignment, const Transfer& transfer);
+
+/// The state in which a parameter is used: by its only reader, or its own.
+TensorState parameter_state(PriceBook& book, const Assignment& assignment, TensorId tensor);
+
+/// Whether a reader's backward reads this parameter.
+bool parameter_read_in_backward(const Graph& graph, TensorId tensor);
+
+Evaluation evaluate(PriceBook& book, const Assignment& assignment);
+
+/// "forward of X", "backward of X".
+std::string moment_name(const Graph& graph, const DataFlow& flow, int moment);
+
+}  // namespace meshplan

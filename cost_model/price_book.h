@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// PriceBook: the price of every single choice of a plan on one mesh: an operator's strategy, a
+// transfer between two states, a parameter's way of resting. docs/cost_model.md defines the prices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cost_model/cluster.h"
+#include "cost_model/collective_model.h"
+#include "cost_model/compute_model.h"
+#include "cost_model/data_flow.h"
+#include "graph/graph.h"
+#include "graph/operator_info.h"
+#include "lib/redistribution.h"
+
+namespace meshplan {
+
+enum class Optimizer : std::uint8_t { kAdamW, kAdam, kSgd, kMomentum, kAdafactor, kNone };
+std::optional<Optimizer> parse_optimizer(const std::string& name);
+/// Bytes of optimizer state per element of a parameter of this type, master copy included.
+Bytes optimizer_bytes(Optimizer optimizer, DType parameter);
+
+struct PriceOptions {
+  std::int64_t microbatches = 1;
+  Optimizer optimizer = Optimizer::kAdamW;
+  Overlap overlap;  ///< the cluster's, unless the user says otherwise
+};
+
+/// When a collective runs beside computation, and which fraction of it is free.
+enum class OverlapKind : std::uint8_t { kActivation, kGradient, kGather, kRing };
+
+/// A collective inside an operator.
+struct InnerCollective {
+  Collective collective = Collective::kAllReduce;
+  AxisSet axes = 0;
+  bool backward = false;
+  std::int64_t count = 1;  ///< per micro-batch
+  Bytes moved = 0;         ///< per device in one execution
+  Seconds time;            ///< of one execution
+  OverlapKind overlap = OverlapKind::kActivation;
+};
+
+/// One operator with one strategy, one micro-batch.
+struct OperatorPrice {
+  Seconds forward;  ///< computation, passing Partial on included
+  Seconds backward;
+  std::vector<InnerCollective> collectives;
+  Bytes workspace = 0;
+  Seconds objective;  ///< per step: micro-batches x (computation + exposed collectives)
+};
+
+/// What one mesh axis does with a parameter that it does not shard for the reader.
+enum class ParameterAction : std::uint8_t { kNone, kState, kGradient, kAll };
+using ParameterChoice = std::array<ParameterAction, kMostMeshAxes>;
+
+/// One redistribution of a parameter or its gradient.
+struct ParameterMove {
+  enum class Kind : std::uint8_t { kForwardGather, kBackwardGather, kGradient, kUpdate };
+  Kind kind = Kind::kForwardGather;
+  bool per_step = false;
+  Placements from;
+  Placements to;
+  std::vector<RedistributionStep> steps;
+  Seconds exposed;  ///< sum over steps of (1 - overlap) x time, per execution
+};
+
+/// A parameter in its reader's state with one choice.
+struct ParameterPrice {
+  Placements rest;
+  Placements gradient;  ///< as accumulated
+  Placements state;
+  std::vector<ParameterMove> moves;
+  Seconds update;  ///< optimizer time per step
+  Bytes rest_bytes = 0;
+  Bytes gradient_bytes = 0;
+  Bytes optimizer_bytes = 0;
+  Bytes gathered_bytes = 0;  ///< in the reader's layout while it runs; 0 where it rests so
+  bool gathered_backward = false;
+  Bytes unreduced_bytes = 0;  ///< gradient at the reader's backward before its reduction
+  Seconds objective;          ///< per step
+};
+
+/// All states of one kind of tensor and the prices between them.
+struct StateTable {
+  std::vector<TensorState> states;
+  std::map<TensorState, int> index;
+  std::vector<Seconds> forward;  ///< [from * K + to], one execution
+  std::vector<Seconds>
+      gradient;              ///< of moving the gradient back, [from * K + to] for value from -> to
+  std::vector<Bytes> bytes;  ///< of the local value
+  std::vector<int> value_layout;     ///< states with the same number hold the value alike
+  std::vector<int> gradient_layout;  ///< and the gradient
+};
+
+class PriceBook {
+ public:
+  /// All references must outlive the book. Not thread-safe: one per thread.
+  /// Errors: those of CollectiveModel::make; more than kMostMeshAxes axes (kUnsupported).
+  static Result<std::unique_ptr<PriceBook>> make(const Graph& graph,
+                                                 const Cluster& cluster,
+                                                 std::vector<std::int64_t> mesh_shape,
+                                                 PriceOptions options);
+
+  const Graph& graph() const { return graph_; }
+  const DataFlow& flow() const { return flow_; }
+  const Cluster& cluster() const { return cluster_; }
+  const PriceOptions& options() const { return options_; }
+  std::span<const std::int64_t> mesh_shape() const { return mesh_shape_; }
+  int mesh_axes() const { return static_cast<int>(mesh_shape_.size()); }
+  const CollectiveModel& collectives() const { return collectives_; }
+
+  const OperatorInfo& info(OperatorId op);
+  OperatorPrice operator_price(OperatorId op, const Strategy& strategy);
+
+  /// Operands' and results' states, by the gradient sides of the graph's tensors.
+  TensorState operand_state(OperatorId op, const Strategy& strategy, std::size_t operand);
+  TensorState result_state(OperatorId op, const Strategy& strategy, std::size_t result);
+
+  /// The states of a tensor and all prices between them; equal tensors share one table.
+  const StateTable& states(TensorId tensor);
+  /// The steps of the value (nullptr: none) and of the gradient from one state to another.
+  const Redistribution* forward_steps(TensorId tensor,
+                                      const TensorState& from,
+                                      const TensorState& to);
+  const Redistribution* gradient_steps(TensorId tensor,
+                                       const TensorState& from,
+                                       const TensorState& to);
+  /// The state that a loss or graph output ends in: its own without Partial.
+  TensorState final_state(const TensorState& state) const;
+
+  /// Bytes of the local value in a state.
+  Bytes local_bytes(TensorId tensor, const TensorState& state) const;
+
+  /// nullopt where a cut does not divide, or the choice means nothing in this state.
+  /// `backward_reads`: whether the reader's backward reads the parameter.
+  std::optional<ParameterPrice> parameter_price(TensorId tensor,
+                                                const TensorState& state,
+                                                const ParameterChoice& choice,
+                                                bool backward_reads);
+  /// Every legal choice, cheapest state of memory last, in a fixed order.
+  std::vector<ParameterChoice> parameter_choices(TensorId tensor, const TensorState& state) const;
+
+  /// (1 - overlap of the kind) x time, on the price grid.
+  Seconds exposed(OverlapKind kind, Seconds time) const;
+  Seconds per_step(Seconds per_microbatch) const {
+    return static_cast<double>(options_.microbatches) * per_microbatch;
+  }
+
+ private:
+  PriceBook(const Graph& graph,
+            const Cluster& cluster,
+            std::vector<std::int64_t> mesh_shape,
+            PriceOptions options,
+            CollectiveModel collectives);
+
+  Reduction reduction_of(TensorId tensor);
+  Seconds backward_time(const Operator& op, const OperatorInfo& info, const Strategy& strategy);
+  void add_inner_collectives(const Operator& op,
+                             const OperatorInfo& info,
+                             const Strategy& strategy,
+                             OperatorPrice& price);
+  Seconds bucketed(const CollectiveCall& call) const;
+  void add_step(ParameterMove& move,
+                Collective collective,
+                int axis,
+                int dim,
+                Bytes bytes,
+                Placements after,
+                OverlapKind overlap) const;
+
+  const Graph& graph_;
+  const Cluster& cluster_;
+  std::vector<std::int64_t> mesh_shape_;
+  PriceOptions options_;
+  DataFlow flow_;
+  CollectiveModel collectives_;
+  ComputeModel compute_;
+  RedistributionPlanner planner_;
+  std::map<const Rule*, std::unique_ptr<OperatorInfo>> infos_;
+  std::map<std::string, std::unique_ptr<StateTable>> state_tables_;
+  std::vector<const StateTable*> table_of_tensor_;
+};
+
+}  // namespace meshplan

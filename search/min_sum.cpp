@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/min_sum.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <set>
+
+#include "lib/check.h"
+
+namespace meshplan {
+
+const double kForbidden = std::numeric_limits<double>::infinity();
+
+TableNumber MinSum::add_table(CostTable table) {
+  MESHPLAN_CHECK(table.costs.size() ==
+                 static_cast<std::size_t>(table.rows) * static_cast<std::size_t>(table.columns));
+  tables_.push_back(std::make_unique<CostTable>(std::move(table)));
+  return static_cast<TableNumber>(tables_.size()) - 1;
+}
+
+int MinSum::add_variable(TableNumber unary) {
+  unary_.push_back(unary);
+  return static_cast<int>(unary_.size()) - 1;
+}
+
+void MinSum::add_edge(int a, int b, TableNumber number) {
+  MESHPLAN_CHECK(a != b && table(number).rows == table(unary_[static_cast<std::size_t>(a)]).rows &&
+                 table(number).columns == table(unary_[static_cast<std::size_t>(b)]).rows);
+  edges_.push_back({a, b, number});
+}
+
+TableNumber MinSum::memo_transpose(TableNumber number) {
+  const auto [entry, added] = memo_.emplace(std::array{0, number, 0, 0}, 0);
+  if (!added) return entry->second;
+  const CostTable& from = table(number);
+  CostTable result{from.columns, from.rows, std::vector<double>(from.costs.size())};
+  const auto rows = static_cast<std::size_t>(from.rows);
+  const auto columns = static_cast<std::size_t>(from.columns);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns; ++c)
+      result.costs[c * rows + r] = from.costs[r * columns + c];
+  }
+  const TableNumber made = add_table(std::move(result));
+  entry->second = made;
+  memo_[{0, made, 0, 0}] = number;
+  return made;
+}
+
+TableNumber MinSum::memo_add(TableNumber a, TableNumber b) {
+  if (a > b) std::swap(a, b);
+  const auto [entry, added] = memo_.emplace(std::array{1, a, b, 0}, 0);
+  if (!added) return entry->second;
+  CostTable result = table(a);
+  const std::vector<double>& other = table(b).costs;
+  for (std::size_t i = 0; i < other.size(); ++i) result.costs[i] += other[i];
+  return entry->second = add_table(std::move(result));
+}
+
+/// min over v of unary[v] + edge[v][u], a table over u.
+TableNumber MinSum::memo_fold(TableNumber unary, TableNumber edge) {
+  const auto [entry, added] = memo_.emplace(std::array{2, unary, edge, 0}, 0);
+  if (!added) return entry->second;
+  const CostTable& costs = table(unary);
+  const CostTable& pair = table(edge);
+  const auto width = static_cast<std::size_t>(pair.columns);
+  CostTable result{pair.columns, 1, std::vector<double>(width, kForbidden)};
+  for (std::size_t v = 0; v < costs.costs.size(); ++v) {
+    const double base = costs.costs[v];
+    if (base == kForbidden) continue;
+    const double* row = pair.costs.data() + v * width;
+    for (std::size_t u = 0; u < width; ++u)
+      result.costs[u] = std::min(result.costs[u], base + row[u]);
+  }
+  return entry->second = add_table(std::move(result));
+}
+
+/// min over v of unary[v] + left[v][u] + right[v][w], a table over (u, w).
+TableNumber MinSum::memo_join(TableNumber unary, TableNumber left, TableNumber right) {
+  const auto [entry, added] = memo_.emplace(std::array{3, unary, left, right}, 0);
+  if (!added) return entry->second;
+  const CostTable& costs = table(unary);
+  const CostTable& a = table(left);
+  const CostTable& b = table(right);
+  const auto rows = static_cast<std::size_t>(a.columns);
+  const auto width = static_cast<std::size_t>(b.columns);
+  CostTable result{a.columns, b.columns, std::vector<double>(rows * width, kForbidden)};
+  for (std::size_t v = 0; v < costs.costs.size(); ++v) {
+    if (costs.costs[v] == kForbidden) continue;
+    const double* right_row = b.costs.data() + v * width;
+    for (std::size_t u = 0; u < rows; ++u) {
+      const double base = costs.costs[v] + a.costs[v * rows + u];
+      if (base == kForbidden) continue;
+      double* out = result.costs.data() + u * width;
+      for (std::size_t w = 0; w < width; ++w) out[w] = std::min(out[w], base + right_row[w]);
+    }
+  }
+  return entry->second = add_table(std::move(result));
+}
+
+/// What is needed to choose an eliminated variable's value once its neighbours are chosen.
+struct MinSum::Record {
+  int variable;
+  TableNumber unary;
+  std::vector<std::pair<int, TableNumber>> pairs;  ///< neighbour, table with own values as rows
+  std::vector<Factor> factors;
+};
+
+class MinSum::Elimination {
+ public:
+  explicit Elimination(MinSum& problem)
+      : problem_(problem),
+        unary_(problem.unary_),
+        neighbours_(unary_.size()),
+        factors_of_(unary_.size()) {
+    for (const Edge& edge : problem.edges_) add_pair(edge.a, edge.b, edge.table);
+  }
+
+  MinSumSolution run() {
+    std::set<std::pair<double, int>> queue;
+    std::vector<double> key(unary_.size());
+    auto enqueue = [&](int v) {
+      const auto at = static_cast<std::size_t>(v);
+      queue.erase({key[at], v});
+      key[at] = combinations(v);
+      queue.insert({key[at], v});
+    };
+    for (int v = 0; v < static_cast<int>(unary_.size()); ++v) enqueue(v);
+    while (!queue.empty()) {
+      const int v = queue.begin()->second;
+      queue.erase(queue.begin());
+      const std::set<int> around = scope_around(v);
+      eliminate(v);
+      if (bound_ == kForbidden) return {};
+      for (const int u : around) enqueue(u);
+    }
+    return read_off();
+  }
+
+ private:
+  int domain(int v) const { return problem_.table(unary_[static_cast<std::size_t>(v)]).rows; }
+
+  void add_pair(int a, int b, TableNumber table) {
+    // tables are kept with the row variable first, on both sides
+    add_half(a, b, table);
+    add_half(b, a, problem_.memo_transpose(table));
+  }
+  void add_half(int a, int b, TableNumber table) {
+    const auto [entry, added] = neighbours_[static_cast<std::size_t>(a)].emplace(b, table);
+    if (!added) entry->second = problem_.memo_add(entry->second, table);
+  }
+
+  std::set<int> scope_around(int v) const {
+    std::set<int> scope;
+    for (const auto& [u, table] : neighbours_[static_cast<std::size_t>(v)]) scope.insert(u);
+    for (const int f : factors_of_[static_cast<std::size_t>(v)]) {
+      for (const int u : factors_[static_cast<std::size_t>(f)].scope) scope.insert(u);
+    }
+    scope.erase(v);
+    return scope;
+  }
+
+  double combinations(int v) const {
+    double product = domain(v);
+    for (const int u : scope_around(v)) product *= domain(u);
+    return product;
+  }
+
+  void eliminate(int v) {
+    const auto at = static_cast<std::size_t>(v);
+    Record record{v, unary_[at], {}, {}};
+    for (const auto& [u, table] : neighbours_[at]) record.pairs.emplace_back(u, table);
+    for (const int f : factors_of_[at])
+      record.factors.push_back(factors_[static_cast<std::size_t>(f)]);
+    // detach
+    for (const auto& [u, table] : record.pairs) neighbours_[static_cast<std::size_t>(u)].erase(v);
+    for (const int f : factors_of_[at]) {
+      for (const int u : factors_[static_cast<std::size_t>(f)].scope) {
+        if (u != v) std::erase(factors_of_[static_cast<std::size_t>(u)], f);
+      }
+    }
+    if (record.factors.empty() && record.pairs.size() <= 2) {
+      if (record.pairs.empty()) {
+        const std::vector<double>& costs = problem_.table(record.unary).costs;
+        bound_ += *std::min_element(costs.begin(), costs.end());
+      } else if (record.pairs.size() == 1) {
+        const auto u = static_cast<std::size_t>(record.pairs[0].first);
+        unary_[u] =
+            problem_.memo_add(unary_[u], problem_.memo_fold(record.unary, record.pairs[0].second));
+      } else {
+        add_pair(record.pairs[0].first,
+                 record.pairs[1].first,
+                 problem_.memo_join(record.unary, record.pairs[0].second, record.pairs[1].second));
+      }
+    } else {
+      eliminate_general(record);
+    }
+    records_.push_back(std::move(record));
+  }
+
+  /// Several neighbours: one table over all of them, or several within the budget.
+  void eliminate_general(const Record& record) {
+    std::vector<Factor> parts;
+    for (const auto& [u, table] : record.pairs) {
+      parts.push_back({{record.variable, u},
+                       std::make_shared<const std::vector<double>>(problem_.table(table).costs)});
+    }
+    for (const Factor& factor : record.factors) parts.push_back(factor);
+    std::vector<std::pair<std::set<int>, std::vector<const Factor*>>> buckets;
+    for (const Factor& part : parts) {
+      bool placed = false;
+      for (auto& [scope, members] : buckets) {
+        std::set<int> joined = scope;
+        joined.insert(part.scope.begin(), part.scope.end());
+        double size = 1;
+        for (const int u : joined) size *= domain_of(u, record);
+        if (size > static_cast<double>(problem_.budget_)) continue;
+        scope = std::move(joined);
+        members.push_back(&part);
+        placed = true;
+        break;
+      }
+      if (!placed)
+        buckets.push_back({std::set<int>(part.scope.begin(), part.scope.end()), {&part}});
+    }
+    if (buckets.size() > 1) exact_ = false;
+    for (std::size_t b = 0; b < buckets.size(); ++b)
+      minimise_bucket(record, buckets[b].first, buckets[b].second, b == 0);
+  }
+
+  int domain_of(int u, const Record& record) const {
+    return u == record.variable ? problem_.table(record.unary).rows : domain(u);
+  }
+
+  void minimise_bucket(const Record& record,
+                       const std::set<int>& scope,
+                       const std::vector<const Factor*>& members,
+                       bool with_unary) {
+    std::vector<int> rest;
+    for (const int u : scope) {
+      if (u != record.variable) rest.push_back(u);
+    }
+    std::size_t size = 1;
+    for (const int u : rest) size *= static_cast<std::size_t>(domain(u));
+    // stride of every variable of `rest`, and of the eliminated one, in each member
+    const std::size_t count = members.size();
+    std::vector<std::vector<std::size_t>> stride(count,
+                                                 std::vector<std::size_t>(rest.size() + 1, 0));
+    for (std::size_t m = 0; m < count; ++m) {
+      std::size_t step = 1;
+      for (std::size_t s = members[m]->scope.size(); s-- > 0;) {
+        const int u = members[m]->scope[s];
+        const std::size_t slot =
+            u == record.variable
+                ? rest.size()
+                : static_cast<std::size_t>(std::lower_bound(rest.begin(), rest.end(), u) -
+                                           rest.begin());
+        stride[m][slot] = step;
+        step *= static_cast<std::size_t>(domain_of(u, record));
+      }
+    }
+    const std::vector<double>& own = problem_.table(record.unary).costs;
+    auto result = std::make_shared<std::vector<double>>(size, kForbidden);
+    std::vector<int> at(rest.size(), 0);
+    std::vector<std::size_t> offset(count, 0);
+    for (std::size_t entry = 0; entry < size; ++entry) {
+      double best = kForbidden;
+      for (std::size_t v = 0; v < own.size(); ++v) {
+        double sum = own[v] == kForbidden ? kForbidden : with_unary ? own[v] : 0.0;
+        for (std::size_t m = 0; m < count && sum != kForbidden; ++m)
+          sum += (*members[m]->costs)[offset[m] + v * stride[m][rest.size()]];
+        best = std::min(best, sum);
+      }
+      (*result)[entry] = best;
+      for (std::size_t s = rest.size(); s-- > 0;) {
+        if (++at[s] < domain(rest[s])) {
+          for (std::size_t m = 0; m < count; ++m) offset[m] += stride[m][s];
+          break;
+        }
+        for (std::size_t m = 0; m < count; ++m)
+          offset[m] -= stride[m][s] * static_cast<std::size_t>(domain(rest[s]) - 1);
+        at[s] = 0;
+      }
+    }
+    if (rest.empty()) {
+      bound_ += result->front();
+    } else if (rest.size() == 1) {
+      const auto u = static_cast<std::size_t>(rest[0]);
+      const TableNumber table = problem_.add_table({domain(rest[0]), 1, *result});
+      unary_[u] = problem_.memo_add(unary_[u], table);
+    } else if (rest.size() == 2) {
+      add_pair(rest[0], rest[1], problem_.add_table({domain(rest[0]), domain(rest[1]), *result}));
+    } else {
+      const int number = static_cast<int>(factors_.size());
+      for (const int u : rest) factors_of_[static_cast<std::size_t>(u)].push_back(number);
+      factors_.push_back({rest, std::move(result)});
+    }
+  }
+
+  MinSumSolution read_off() {
+    MinSumSolution solution;
+    solution.exact = exact_;
+    solution.lower_bound = bound_;
+    solution.choice.assign(unary_.size(), 0);
+    for (std::size_t r = records_.size(); r-- > 0;) {
+      const Record& record = records_[r];
+      const std::vector<double>& own = problem_.table(record.unary).costs;
+      double best = kForbidden;
+      for (std::size_t v = 0; v < own.size(); ++v) {
+        double sum = own[v];
+        for (const auto& [u, number] : record.pairs) {
+          const CostTable& pair = problem_.table(number);
+          sum += pair.costs[v * static_cast<std::size_t>(pair.columns) + chosen(solution, u)];
+        }
+        for (const Factor& factor : record.factors) {
+          std::size_t entry = 0;
+          for (const int u : factor.scope) {
+            entry = entry * static_cast<std::size_t>(domain_of(u, record)) +
+                    (u == record.variable ? v : chosen(solution, u));
+          }
+          sum += (*factor.costs)[entry];
+        }
+        if (sum < best) {
+          best = sum;
+          solution.choice[static_cast<std::size_t>(record.variable)] = static_cast<int>(v);
+        }
+      }
+    }
+    if (!exact_) improve(solution);
+    solution.value = value_of(solution);
+    solution.feasible = solution.value != kForbidden;
+    return solution;
+  }
+
+  static std::size_t chosen(const MinSumSolution& solution, int u) {
+    return static_cast<std::size_t>(solution.choice[static_cast<std::size_t>(u)]);
+  }
+
+  double value_of(const MinSumSolution& solution) const {
+    double sum = 0;
+    for (std::size_t v = 0; v < problem_.unary_.size(); ++v)
+      sum += problem_.table(problem_.unary_[v]).costs[chosen(solution, static_cast<int>(v))];
+    for (const Edge& edge : problem_.edges_) {
+      const CostTable& pair = problem_.table(edge.table);
+      sum += pair.costs[chosen(solution, edge.a) * static_cast<std::size_t>(pair.columns) +
+                        chosen(solution, edge.b)];
+    }
+    return sum;
+  }
+
+  /// One variable at a time to the value that is best for its neighbours, until nothing changes.
+  void improve(MinSumSolution& solution) const {
+    std::vector<std::vector<const Edge*>> edges_of(problem_.unary_.size());
+    for (const Edge& edge : problem_.edges_) {
+      edges_of[static_cast<std::size_t>(edge.a)].push_back(&edge);
+      edges_of[static_cast<std::size_t>(edge.b)].push_back(&edge);
+    }
+    constexpr int kMostRounds = 100;
+    bool changed = true;
+    for (int round = 0; changed && round < kMostRounds; ++round) {
+      changed = false;
+      for (std::size_t v = 0; v < edges_of.size(); ++v) {
+        const std::vector<double>& own = problem_.table(problem_.unary_[v]).costs;
+        auto cost = [&](std::size_t value) {
+          double sum = own[value];
+          for (const Edge* edge : edges_of[v]) {
+            const CostTable& pair = problem_.table(edge->table);
+            const auto width = static_cast<std::size_t>(pair.columns);
+            sum += edge->a == static_cast<int>(v)
+                       ? pair.costs[value * width + chosen(solution, edge->b)]
+                       : pair.costs[chosen(solution, edge->a) * width + value];
+          }
+          return sum;
+        };
+        double best = cost(static_cast<std::size_t>(solution.choice[v]));
+        for (std::size_t value = 0; value < own.size(); ++value) {
+          const double sum = cost(value);
+          if (sum < best) {
+            best = sum;
+            solution.choice[v] = static_cast<int>(value);
+            changed = true;
+          }
+        }
+      }
+    }
+  }
+
+  MinSum& problem_;
+  std::vector<TableNumber> unary_;
+  std::vector<std::map<int, TableNumber>> neighbours_;
+  std::vector<Factor> factors_;
+  std::vector<std::vector<int>> factors_of_;
+  std::vector<Record> records_;
+  double bound_ = 0;
+  bool exact_ = true;
+};
+
+MinSumSolution MinSum::solve() { return Elimination(*this).run(); }
+
+}  // namespace meshplan

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// MinSum: exact minimisation of a sum of tables over discrete variables, by variable elimination.
+//
+// Problem: variables with small domains, a cost per value, and tables of costs over pairs of them;
+// find the values of least total cost. Variables are eliminated one after another, always the one
+// whose neighbours and own domain have the fewest combinations (ties: lowest number): its tables
+// are added and minimised over its values into one table over its neighbours. Then the values are
+// read off backwards. Chains, trees and series-parallel graphs never need a table over more than
+// two variables; MindSpore's operator, edge, merge, contract, source, triangle and star
+// eliminations are the cases of zero, one, two and three neighbours.
+//
+// Repetition: tables have numbers, and a table computed from the same numbers is computed once.
+// A hundred equal layers therefore cost the products of one, and a vector pass each.
+//
+// Limits: where a table would exceed the budget, the tables of the variable are split into groups
+// that fit, each minimised alone (mini-buckets; Dechter and Rish 2003). The sum is then a lower
+// bound, the values found are improved one variable at a time, and exact is false.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace meshplan {
+
+/// A dense table of costs; entries that are forbidden are kForbidden.
+struct CostTable {
+  int rows = 0;
+  int columns = 1;
+  std::vector<double> costs;  ///< row-major
+};
+
+/// Marks a combination that must not be chosen; never part of a sum that is returned.
+extern const double kForbidden;
+
+/// Numbers of tables of one problem. Results of eliminations join the list.
+using TableNumber = int;
+
+struct MinSumSolution {
+  bool feasible = false;
+  bool exact = true;
+  double value = 0;         ///< of `choice`
+  double lower_bound = 0;   ///< equals value where exact
+  std::vector<int> choice;  ///< per variable
+};
+
+class MinSum {
+ public:
+  /// `budget`: the most entries that one elimination may visit.
+  explicit MinSum(std::size_t budget = std::size_t{1} << 26) : budget_(budget) {}
+
+  /// Tables given once may be used by many variables and edges.
+  TableNumber add_table(CostTable table);
+  int add_variable(TableNumber unary);
+  /// Rows of the table are values of `a`, columns values of `b`; a != b.
+  void add_edge(int a, int b, TableNumber table);
+
+  MinSumSolution solve();
+
+ private:
+  struct Edge {
+    int a;
+    int b;
+    TableNumber table;
+  };
+  /// A table over any number of variables, first one slowest.
+  struct Factor {
+    std::vector<int> scope;
+    std::shared_ptr<const std::vector<double>> costs;
+  };
+  struct Record;
+  class Elimination;
+
+  TableNumber memo_transpose(TableNumber table);
+  TableNumber memo_add(TableNumber a, TableNumber b);
+  TableNumber memo_fold(TableNumber unary, TableNumber edge);
+  TableNumber memo_join(TableNumber unary, TableNumber left, TableNumber right);
+  const CostTable& table(TableNumber number) const {
+    return *tables_[static_cast<std::size_t>(number)];
+  }
+
+  std::size_t budget_;
+  std::vector<std::unique_ptr<CostTable>> tables_;
+  std::vector<TableNumber> unary_;
+  std::vector<Edge> edges_;
+  std::map<std::array<TableNumber, 4>, TableNumber> memo_;
+};
+
+}  // namespace meshplan
