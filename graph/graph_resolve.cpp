@@ -87,6 +87,7 @@ class Resolver {
                              std::size_t i,
                              const TensorType& type,
                              bool any_float);
+  std::vector<bool> may_drop() const;
   void drop_losses();
   Result<Graph> build() const;
 
@@ -334,6 +335,7 @@ Error Resolver::cycle_error(const std::vector<std::uint32_t>& missing) const {
   }
   std::vector<std::uint32_t> cycle(std::find(path.begin(), path.end(), at), path.end());
   std::reverse(cycle.begin(), cycle.end());  // in the direction of the data
+  std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()), cycle.end());
   constexpr std::size_t kShown = 10;
   std::string names;
   for (std::size_t i = 0; i < cycle.size() && i < kShown; ++i) {
@@ -598,26 +600,77 @@ Result<void> Resolver::infer_types() {
   return {};
 }
 
-/// Marks, from the end backwards, every operator all of whose results are losses or are read by
-/// dropped operators only (and by at least one: a result that nobody reads was no part of a loss).
+/// Which operators may go with the losses. Where the document names other outputs, what these do
+/// not need: all may. Where it names none, the model ends with its last parameters; behind them
+/// only what makes a loss, or depends on inputs that the model does not see (labels), may go.
+std::vector<bool> Resolver::may_drop() const {
+  if (!outputs_.empty()) return std::vector<bool>(operators_.size(), true);
+  enum : std::uint8_t { kFromModel = 1, kFromElsewhere = 2 };
+  std::vector<bool> model(
+      operators_.size());  // leads to an operator that reads a parameter, or is one
+  for (auto at = order_.rbegin(); at != order_.rend(); ++at) {
+    const OperatorState& op = operators_[*at];
+    model[*at] = std::any_of(op.inputs.begin(), op.inputs.end(), [&](const auto& input) {
+      return input && !tensors_[*input].producer &&
+             tensors_[*input].given->role == Role::kParameter;
+    });
+    for (const std::uint32_t output : op.outputs) {
+      for (const std::uint32_t reader : tensors_[output].readers) {
+        if (model[reader]) model[*at] = true;
+      }
+    }
+  }
+  std::vector<std::uint8_t> origin(operators_.size());
+  std::vector<bool> may(operators_.size());
+  for (const std::uint32_t o : order_) {
+    if (model[o]) {
+      origin[o] = kFromModel;
+      continue;
+    }
+    for (const auto& input : operators_[o].inputs) {
+      if (!input) continue;
+      const TensorState& tensor = tensors_[*input];
+      if (tensor.producer) {
+        origin[o] |= origin[*tensor.producer];
+      } else if (tensor.given->role == Role::kInput) {
+        origin[o] |= kFromElsewhere;
+      }
+    }
+    may[o] = origin[o] != kFromModel;
+    for (const std::uint32_t output : operators_[o].outputs) {
+      if (tensors_[output].loss) may[o] = true;
+    }
+  }
+  if (std::find(model.begin(), model.end(), true) == model.end()) {  // no parameters: losses alone
+    for (std::uint32_t o = 0; o < operators_.size(); ++o) {
+      const auto& outputs = operators_[o].outputs;
+      may[o] =
+          std::any_of(outputs.begin(), outputs.end(), [&](auto t) { return tensors_[t].loss; });
+    }
+  }
+  return may;
+}
+
+/// Marks, from the end backwards, every operator that may go and all of whose results are losses or
+/// are read by dropped operators only (and by at least one: a result that nobody reads was no part
+/// of a loss).
 void Resolver::drop_losses() {
+  std::erase_if(outputs_, [&](std::uint32_t output) { return tensors_[output].loss; });
+  const std::vector<bool> may = may_drop();
   std::vector<bool> is_output(tensors_.size());
-  for (const std::uint32_t output : outputs_) is_output[output] = !tensors_[output].loss;
+  for (const std::uint32_t output : outputs_) is_output[output] = true;
   for (auto at = order_.rbegin(); at != order_.rend(); ++at) {
     OperatorState& op = operators_[*at];
-    op.dropped = std::all_of(op.outputs.begin(), op.outputs.end(), [&](std::uint32_t output) {
-      const TensorState& tensor = tensors_[output];
-      const bool unread =
-          std::all_of(tensor.readers.begin(), tensor.readers.end(), [&](std::uint32_t reader) {
-            return operators_[reader].dropped;
-          });
-      return unread && !is_output[output] && (tensor.loss || !tensor.readers.empty());
-    });
+    op.dropped =
+        may[*at] && std::all_of(op.outputs.begin(), op.outputs.end(), [&](std::uint32_t output) {
+          const TensorState& tensor = tensors_[output];
+          const bool unread =
+              std::all_of(tensor.readers.begin(), tensor.readers.end(), [&](std::uint32_t reader) {
+                return operators_[reader].dropped;
+              });
+          return unread && !is_output[output] && (tensor.loss || !tensor.readers.empty());
+        });
   }
-  std::erase_if(outputs_, [&](std::uint32_t output) {
-    return tensors_[output].loss ||
-           (tensors_[output].producer && operators_[*tensors_[output].producer].dropped);
-  });
 }
 
 /// True for a tensor that is read by dropped operators and by no other.
