@@ -6,10 +6,15 @@
 
 namespace meshplan {
 
+RunCommand define_mesh(CLI::App& app, CommonOptions& common);
 RunCommand define_import(CLI::App& app, CommonOptions& common);
 
 std::span<const Command> commands() {
   static const std::vector<Command> kCommands = {
+      {"mesh",
+       "Coordinates, sub-meshes, groups, flattening of a device mesh; layouts of tensors on it",
+       "meshplan mesh --mesh dp=2,tp=4 --rank 5 --slice tp",
+       define_mesh},
       {"import",
        "Turn another tool's description of a model into graph JSON",
        "meshplan import hf config.json --batch 64 --seq 4096 -o model.json",

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Meshes, placements and layouts in JSON, as requests and answers of the batch interfaces write
+// them. Errors carry the place of the faulty value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/json.h"
+#include "lib/device_mesh.h"
+#include "lib/layout.h"
+#include "lib/placement.h"
+#include "lib/result.h"
+
+namespace meshplan {
+
+/// The error of a lib function that was given (a part of) `value`: its `where` is put behind the
+/// place of `value`.
+Unexpected<Error> error_at(const JsonCursor& value, const Error& error);
+
+/// {"shape": [2,4], "axes": ["dp","tp"], "ranks": [[0,1,2,3],[4,5,6,7]], "flatten": {"all":
+/// ["dp","tp"]}}: without `ranks` 0..n-1, without `axes` unnamed, without `shape` that of the
+/// nested `ranks`.
+Result<DeviceMesh> read_mesh(const JsonCursor& value);
+/// ["S(0)", "R"].
+Result<Placements> read_placements(const JsonCursor& value);
+/// [1, -1], [[1, 0], -1].
+Result<TensorMap> read_tensor_map(const JsonCursor& value);
+/// ["dp", "None"], [["dp", "tp"], "None"].
+Result<AliasMap> read_alias_map(const JsonCursor& value);
+/// ["sum", null].
+Result<PartialList> read_partial(const JsonCursor& value);
+/// A list of sizes, each at least 0.
+Result<std::vector<std::int64_t>> read_shape(const JsonCursor& value);
+
+/// "dp=2,tp=4" of a command line, or "2,4" without names. Errors: kUsage at `place`.
+Result<DeviceMesh> parse_mesh(std::string_view text, std::string place);
+
+/// "shape", "axes" (null on an unnamed mesh) and "ranks" (flat) as members of the open object.
+void write_mesh_members(JsonWriter& writer, const DeviceMesh& mesh);
+void write_placements(JsonWriter& writer, const Placements& placements);
+void write_tensor_map(JsonWriter& writer, const TensorMap& map);
+void write_alias_map(JsonWriter& writer, const AliasMap& map);
+void write_partial(JsonWriter& writer, const PartialList& partial);
+
+}  // namespace meshplan
