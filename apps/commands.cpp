@@ -8,9 +8,14 @@ namespace meshplan {
 
 RunCommand define_mesh(CLI::App& app, CommonOptions& common);
 RunCommand define_import(CLI::App& app, CommonOptions& common);
+RunCommand define_plan(CLI::App& app, CommonOptions& common);
 
 std::span<const Command> commands() {
   static const std::vector<Command> kCommands = {
+      {"plan",
+       "Find the best placement of a graph on a cluster",
+       "meshplan plan llama2_7b.json --cluster dgx-a100-80g --devices 16",
+       define_plan},
       {"mesh",
        "Coordinates, sub-meshes, groups, flattening of a device mesh; layouts of tensors on it",
        "meshplan mesh --mesh dp=2,tp=4 --rank 5 --slice tp",

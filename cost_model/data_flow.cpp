@@ -23,6 +23,19 @@ bool backward_reads(const Graph& graph, const Operator& op, std::size_t operand)
   return false;
 }
 
+ParameterSpan parameter_span(const Graph& graph, const DataFlow& flow, TensorId tensor) {
+  const std::vector<Use>& uses = graph.tensor(tensor).uses;
+  ParameterSpan span;
+  span.first = flow.forward_moment(uses.front().op);
+  const int last = flow.forward_moment(uses.back().op);
+  span.backward_first = flow.moments() - 1 - last;
+  span.backward_last = flow.moments() - 1 - span.first;
+  span.gathered = {span.first - 1, last + 1};
+  span.gathered_backward = {span.backward_first - 1, span.backward_last + 1};
+  span.unreduced = {span.backward_first, span.backward_last + 1};
+  return span;
+}
+
 /// What hangs below a node, in operator numbers.
 struct DataFlow::Span {
   int first_reader = -1;

@@ -18,11 +18,11 @@
 namespace meshplan {
 
 /// Half-open range of moments; empty where begin >= end.
-struct Interval {
+struct MomentRange {
   int begin = 0;
   int end = 0;
   bool empty() const { return begin >= end; }
-  friend auto operator<=>(const Interval&, const Interval&) = default;
+  friend auto operator<=>(const MomentRange&, const MomentRange&) = default;
 };
 
 enum class ValueKind : std::uint8_t {
@@ -35,13 +35,13 @@ enum class ValueKind : std::uint8_t {
 struct Value {
   TensorId tensor{};
   ValueKind kind = ValueKind::kResult;
-  int result = 0;       ///< kResult: which result of the producer
-  bool view = false;    ///< kResult of an operator that moves no data
-  bool stored = false;  ///< kept for the backward at this node: readers in its layout add nothing
-  Interval live;        ///< kResult, not a view: the buffer until the last forward reader
-  Interval kept;        ///< kResult, stored, not a view: from then through the backward
-  Interval gradient;    ///< kResult with a gradient, not a view
-  int incoming = -1;    ///< kCopy: the transfer that fills it
+  int result = 0;        ///< kResult: which result of the producer
+  bool view = false;     ///< kResult of an operator that moves no data
+  bool stored = false;   ///< kept for the backward at this node: readers in its layout add nothing
+  MomentRange live;      ///< kResult, not a view: the buffer until the last forward reader
+  MomentRange kept;      ///< kResult, stored, not a view: from then through the backward
+  MomentRange gradient;  ///< kResult with a gradient, not a view
+  int incoming = -1;     ///< kCopy: the transfer that fills it
   std::vector<int> outgoing;  ///< transfers
 };
 
@@ -51,11 +51,11 @@ struct Transfer {
   Use use;                          ///< where to < 0
   bool saves = false;               ///< the backward needs the value on this side
   bool stored = false;              ///< `from` is stored anyway
-  Interval same;                    ///< the producer's buffer, if it is what is saved
-  Interval kept;                    ///< the reader's copy, if that is what is saved
-  Interval copy;                    ///< the reader's copy, if it is not kept
-  Interval regathered;              ///< the copy brought back for the backward
-  Interval gradient;                ///< the gradient before its redistribution
+  MomentRange same;                 ///< the producer's buffer, if it is what is saved
+  MomentRange kept;                 ///< the reader's copy, if that is what is saved
+  MomentRange copy;                 ///< the reader's copy, if it is not kept
+  MomentRange regathered;           ///< the copy brought back for the backward
+  MomentRange gradient;             ///< the gradient before its redistribution
   std::vector<OperatorId> readers;  ///< all operators below, in order
 };
 
@@ -96,6 +96,18 @@ class DataFlow {
 /// Whether the backward of `op` reads this operand's value: the rule saves it and a gradient needs
 /// it (for a product: that of another operand).
 bool backward_reads(const Graph& graph, const Operator& op, std::size_t operand);
+
+/// When a sharded parameter is gathered (the moment before its readers is prefetch) and its
+/// gradient not yet reduced.
+struct ParameterSpan {
+  int first = 0;           ///< forward moment of the first reader
+  int backward_first = 0;  ///< backward moment of the last reader
+  int backward_last = 0;   ///< and of the first
+  MomentRange gathered;
+  MomentRange gathered_backward;
+  MomentRange unreduced;
+};
+ParameterSpan parameter_span(const Graph& graph, const DataFlow& flow, TensorId tensor);
 
 /// Whether any operand of `op` has a gradient.
 bool has_backward(const Graph& graph, const Operator& op);

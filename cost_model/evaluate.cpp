@@ -14,7 +14,7 @@ class MemoryProfile {
   explicit MemoryProfile(int moments)
       : moments_(moments), difference_(kMemoryKinds * (static_cast<std::size_t>(moments) + 1)) {}
 
-  void add(MemoryKind kind, Interval interval, Bytes bytes) {
+  void add(MemoryKind kind, MomentRange interval, Bytes bytes) {
     interval.begin = std::max(interval.begin, 0);
     interval.end = std::min(interval.end, moments_);
     if (interval.empty() || bytes == 0) return;
@@ -240,7 +240,6 @@ class Evaluator {
   }
 
   void add_parameter(TensorId id) {
-    const Tensor& tensor = graph_.tensor(id);
     const TensorState state = parameter_state(book_, assignment_, id);
     const std::optional<ParameterPrice> price = book_.parameter_price(
         id, state, assignment_.parameters[index(id)], parameter_read_in_backward(graph_, id));
@@ -251,23 +250,19 @@ class Evaluator {
     memory_.add_always(MemoryKind::kParameters, price->rest_bytes);
     memory_.add_always(MemoryKind::kGradients, price->gradient_bytes);
     memory_.add_always(MemoryKind::kOptimizer, price->optimizer_bytes);
-    const int first = flow_.forward_moment(tensor.uses.front().op);
-    const int last = flow_.forward_moment(tensor.uses.back().op);
-    const int backward_first = flow_.moments() - 1 - last;
-    const int backward_last = flow_.moments() - 1 - first;
-    memory_.add(MemoryKind::kGathered, {first - 1, last + 1}, price->gathered_bytes);
+    const ParameterSpan span = parameter_span(graph_, flow_, id);
+    memory_.add(MemoryKind::kGathered, span.gathered, price->gathered_bytes);
     if (price->gathered_backward)
-      memory_.add(
-          MemoryKind::kGathered, {backward_first - 1, backward_last + 1}, price->gathered_bytes);
-    memory_.add(MemoryKind::kGathered, {backward_first, backward_last + 1}, price->unreduced_bytes);
+      memory_.add(MemoryKind::kGathered, span.gathered_backward, price->gathered_bytes);
+    memory_.add(MemoryKind::kGathered, span.unreduced, price->unreduced_bytes);
     for (const ParameterMove& move : price->moves) {
       for (const RedistributionStep& step : move.steps) {
         switch (move.kind) {
           case ParameterMove::Kind::kForwardGather:
-            communicate(first, OverlapKind::kGather, step.time);
+            communicate(span.first, OverlapKind::kGather, step.time);
             break;
           case ParameterMove::Kind::kBackwardGather:
-            communicate(backward_first, OverlapKind::kGather, step.time);
+            communicate(span.backward_first, OverlapKind::kGather, step.time);
             break;
           case ParameterMove::Kind::kUpdate:
             evaluation_.communication += step.time;
@@ -275,11 +270,11 @@ class Evaluator {
             break;
           case ParameterMove::Kind::kGradient:
             if (!move.per_step) {
-              communicate(backward_last, OverlapKind::kGradient, step.time);
+              communicate(span.backward_last, OverlapKind::kGradient, step.time);
             } else {
               evaluation_.communication += step.time;
               if (book_.options().overlap.gradient > 0) {
-                at(backward_last).after_last += step.time;
+                at(span.backward_last).after_last += step.time;
               } else {
                 tail_ += step.time;
               }

@@ -87,10 +87,10 @@ Result<std::unique_ptr<PriceBook>> PriceBook::make(const Graph& graph,
                                                    const Cluster& cluster,
                                                    std::vector<std::int64_t> mesh_shape,
                                                    PriceOptions options) {
-  if (mesh_shape.size() > static_cast<std::size_t>(kMostMeshAxes)) {
+  if (mesh_shape.size() > static_cast<std::size_t>(kPlanMeshAxes)) {
     return fail(ErrorCode::kUnsupported,
                 "",
-                "plans are made for meshes of at most " + std::to_string(kMostMeshAxes) + " axes");
+                "plans are made for meshes of at most " + std::to_string(kPlanMeshAxes) + " axes");
   }
   auto collectives = CollectiveModel::make(cluster, mesh_shape);
   if (!collectives) return fail(collectives.error());

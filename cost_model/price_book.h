@@ -58,7 +58,7 @@ struct OperatorPrice {
 
 /// What one mesh axis does with a parameter that it does not shard for the reader.
 enum class ParameterAction : std::uint8_t { kNone, kState, kGradient, kAll };
-using ParameterChoice = std::array<ParameterAction, kMostMeshAxes>;
+using ParameterChoice = std::array<ParameterAction, kPlanMeshAxes>;
 
 /// One redistribution of a parameter or its gradient.
 struct ParameterMove {
@@ -102,7 +102,7 @@ struct StateTable {
 class PriceBook {
  public:
   /// All references must outlive the book. Not thread-safe: one per thread.
-  /// Errors: those of CollectiveModel::make; more than kMostMeshAxes axes (kUnsupported).
+  /// Errors: those of CollectiveModel::make; more than kPlanMeshAxes axes (kUnsupported).
   static Result<std::unique_ptr<PriceBook>> make(const Graph& graph,
                                                  const Cluster& cluster,
                                                  std::vector<std::int64_t> mesh_shape,

@@ -8,7 +8,7 @@
 namespace meshplan {
 OperatorInfo::OperatorInfo(std::shared_ptr<const Rule> rule, std::vector<std::int64_t> mesh_shape)
     : rule_(std::move(rule)), mesh_shape_(std::move(mesh_shape)) {
-  MESHPLAN_CHECK(mesh_shape_.size() <= static_cast<std::size_t>(kMostMeshAxes));
+  MESHPLAN_CHECK(mesh_shape_.size() <= static_cast<std::size_t>(kPlanMeshAxes));
   for (std::size_t f = 0; f < rule_->factors.size(); ++f) {
     const Factor& factor = rule_->factors[f];
     if (factor.kind == FactorKind::kReduction) reduction_ = factor.reduction;

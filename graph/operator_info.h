@@ -30,13 +30,13 @@ struct AxisAction {
 
 /// One action (index into OperatorInfo::actions()) per mesh axis.
 struct Strategy {
-  std::array<std::uint8_t, kMostMeshAxes> actions{};
+  std::array<std::uint8_t, kPlanMeshAxes> actions{};
   friend auto operator<=>(const Strategy&, const Strategy&) = default;
 };
 
 class OperatorInfo {
  public:
-  /// `mesh_shape` has at most kMostMeshAxes axes.
+  /// `mesh_shape` has at most kPlanMeshAxes axes.
   OperatorInfo(std::shared_ptr<const Rule> rule, std::vector<std::int64_t> mesh_shape);
 
   const Rule& rule() const { return *rule_; }

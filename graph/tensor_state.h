@@ -12,7 +12,7 @@
 namespace meshplan {
 
 /// Meshes of a plan have at most this many axes.
-inline constexpr int kMostMeshAxes = 4;
+inline constexpr int kPlanMeshAxes = 4;
 
 /// On one mesh axis: S(d) is d (0..15), R/R, R/P, P/R (value / gradient).
 using AxisState = std::uint8_t;
@@ -23,7 +23,7 @@ inline constexpr bool is_sharded(AxisState state) { return state < 16; }
 
 /// One AxisState per mesh axis; axes past the mesh are kReplicatedState.
 struct TensorState {
-  std::array<AxisState, kMostMeshAxes> axes{
+  std::array<AxisState, kPlanMeshAxes> axes{
       kReplicatedState, kReplicatedState, kReplicatedState, kReplicatedState};
 
   AxisState operator[](int axis) const { return axes[static_cast<std::size_t>(axis)]; }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an assignment to the plan document: placements, redistributions, groups, costs, memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cost_model/evaluate.h"
+#include "plan/plan.h"
+
+namespace meshplan {
+
+/// What a plan says beside the assignment.
+struct PlanContext {
+  std::string version;
+  PlanOptions options;
+  std::vector<std::string> axes;  ///< names of the mesh axes
+  PlanResult result;
+  Bytes memory_limit = 0;
+};
+
+/// The whole plan of an assignment and its evaluation.
+Plan build_plan(PriceBook& book,
+                const Assignment& assignment,
+                const Evaluation& evaluation,
+                const PlanContext& context);
+
+/// A plan that says that nothing fits: identity, options, limit, the least memory needed.
+Plan infeasible_plan(const Graph& graph, const Cluster& cluster, const PlanContext& context);
+
+}  // namespace meshplan

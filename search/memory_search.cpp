@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/memory_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/check.h"
+
+namespace meshplan {
+namespace {
+
+constexpr int kMostAttempts = 10;
+constexpr int kMostGrowths = 40;
+constexpr int kMostIntersections = 14;
+constexpr double kGrowth = 8;
+constexpr int kWindow = 40;  ///< operators chosen anew around a cut: more than a decoder layer
+
+struct Candidate {
+  Decision decision;
+  PlanProblem::Measured measured;
+};
+
+class MemorySearch {
+ public:
+  MemorySearch(PlanProblem& problem, Bytes limit) : problem_(problem), limit_(limit) {}
+
+  MemorySearchResult run() {
+    const Candidate cheapest = solve({});
+    if (infeasible_) return std::move(result_);
+    if (cheapest.measured.peak <= limit_) {
+      offer(cheapest);
+      return finish();
+    }
+    int moment = cheapest.measured.peak_moment;
+    Bytes target = limit_;
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+      const std::optional<Candidate> below = squeeze(cheapest, moment, target);
+      if (!below) break;
+      if (below->measured.peak <= limit_) break;
+      if (below->measured.peak_moment != moment && attempt < kMostAttempts / 2) {
+        moment = below->measured.peak_moment;
+      } else {
+        target -= below->measured.peak - limit_;
+      }
+    }
+    return finish();
+  }
+
+ private:
+  Candidate solve(const MemoryPrices& prices) {
+    Candidate candidate;
+    const PlanProblem::Solution solution = problem_.solve(prices);
+    if (!solution.feasible) {
+      infeasible_ = true;
+      return candidate;
+    }
+    double bound = solution.lower_bound;
+    for (const auto& [moment, price] : prices.at) bound -= price * static_cast<double>(limit_);
+    if (!prices.memory_only) result_.lower_bound = std::max(result_.lower_bound, bound);
+    candidate.decision = {solution.choice, prices, prices};
+    candidate.measured = problem_.measure(candidate.decision);
+    return candidate;
+  }
+
+  void offer(const Candidate& candidate) {
+    if (candidate.measured.peak > limit_) return;
+    if (result_.decision && result_.objective <= candidate.measured.objective) return;
+    result_.decision = candidate.decision;
+    result_.objective = candidate.measured.objective;
+  }
+
+  /// Finds the two plans on either side of `target` at one moment, joins them, and returns the one
+  /// below. nullopt: nothing gets below, or (with a lowered target) nothing more is to be had.
+  std::optional<Candidate> squeeze(const Candidate& cheapest, int moment, Bytes target) {
+    const auto at = static_cast<std::size_t>(moment);
+    const MemoryPrices bytes_only{{{moment, 1.0}}, true};
+    const Candidate least = solve(bytes_only);
+    const Bytes floor = least.measured.profile[at];
+    if (floor > target) {
+      if (floor > limit_ && floor > result_.min_memory.value_or(0)) {
+        result_.min_memory = floor;
+        result_.tightest_moment = moment;
+      }
+      return std::nullopt;
+    }
+    offer(least);
+    Candidate above = cheapest;
+    if (above.measured.profile[at] <= target) return above;
+    double price =
+        0.01 * above.measured.objective.value / static_cast<double>(above.measured.profile[at]);
+    std::optional<Candidate> below;
+    double below_price = 0;
+    for (int growth = 0; growth < kMostGrowths && !below; ++growth, price *= kGrowth) {
+      Candidate next = solve({{{moment, price}}, false});
+      if (next.measured.profile[at] <= target) {
+        below_price = price;
+        below = std::move(next);
+      } else {
+        above = std::move(next);
+      }
+    }
+    if (!below) return least;
+    for (int i = 0; i < kMostIntersections; ++i) {
+      const double bytes =
+          static_cast<double>(above.measured.profile[at] - below->measured.profile[at]);
+      const double crossing = (below->measured.objective - above.measured.objective).value / bytes;
+      if (!(crossing > 0)) break;
+      Candidate next = solve({{{moment, crossing}}, false});
+      const double line = above.measured.objective.value +
+                          crossing * static_cast<double>(above.measured.profile[at]);
+      const double priced =
+          next.measured.objective.value + crossing * static_cast<double>(next.measured.profile[at]);
+      below_price = crossing;
+      if (priced >= line * (1 - 1e-12)) break;  // nothing lies below the line between the two
+      if (next.measured.profile[at] <= target) {
+        below = std::move(next);
+      } else {
+        above = std::move(next);
+      }
+    }
+    offer(*below);
+    join(above, *below, {{{moment, below_price}}, false});
+    join(*below, above, {{{moment, below_price}}, false});
+    return below;
+  }
+
+  /// Operators before the cut as in `first`, from it as in `second`; the best cut by bisection.
+  /// One of the two is within the limit.
+  void join(const Candidate& first, const Candidate& second, const MemoryPrices& prices) {
+    const bool first_is_heavy = first.measured.peak > second.measured.peak;
+    const int operators = static_cast<int>(problem_.book().graph().operators.size());
+    int low = 0;           // fits (heavy part empty)
+    int high = operators;  // does not fit
+    if (!first_is_heavy) std::swap(low, high);
+    while (std::abs(high - low) > 1) {
+      const int cut = (low + high) / 2;
+      const std::optional<Candidate> joined = join_at(first, second, cut, prices);
+      if (joined && joined->measured.peak <= limit_) {
+        offer(*joined);
+        low = cut;
+      } else {
+        high = cut;
+      }
+    }
+  }
+
+  std::optional<Candidate> join_at(const Candidate& first,
+                                   const Candidate& second,
+                                   int cut,
+                                   const MemoryPrices& prices) {
+    Choice fixed(problem_.variables());
+    std::vector<char> free(problem_.variables(), 0);
+    for (std::size_t v = 0; v < fixed.size(); ++v) {
+      const int moment = problem_.moment_of(v);
+      fixed[v] = moment < cut ? first.decision.choice[v] : second.decision.choice[v];
+      free[v] = moment >= cut - kWindow / 2 && moment < cut + kWindow / 2 ? 1 : 0;
+    }
+    const PlanProblem::Solution solution = problem_.solve(prices, &fixed, &free);
+    if (!solution.feasible) return std::nullopt;
+    Candidate joined;
+    joined.decision = {solution.choice, first.decision.prices, second.decision.late, cut};
+    joined.measured = problem_.measure(joined.decision);
+    return joined;
+  }
+
+  MemorySearchResult finish() {
+    if (result_.decision) {
+      result_.min_memory.reset();
+      // bounds are rounded down, sums are exact: equality is a proof
+      const double objective = result_.objective.value;
+      result_.lower_bound = std::min(result_.lower_bound, objective);
+      result_.proven_optimal = result_.lower_bound >= objective;
+    }
+    return std::move(result_);
+  }
+
+  PlanProblem& problem_;
+  Bytes limit_;
+  bool infeasible_ = false;
+  MemorySearchResult result_;
+};
+
+}  // namespace
+
+MemorySearchResult memory_search(PlanProblem& problem, Bytes limit) {
+  return MemorySearch(problem, limit).run();
+}
+
+}  // namespace meshplan

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// memory_search: the cheapest plan of one mesh whose memory stays within a limit at every moment.
+//
+// Idea: a price of memory at one moment turns the limit into a part of the sum (Lagrangian
+// relaxation). The least priced sum minus price x limit is a lower bound on every plan within the
+// limit. Growing the price by a factor and then intersecting the two lines (of the plan just above
+// and the one just below the limit) gives the best bound in a handful of solves. Equal layers
+// switch together at one price, so neither of the two plans is near the limit: they are joined,
+// operators before a cut as in one, from the cut as in the other, with the operators around the cut
+// chosen anew; the cut is found by bisection. A plan that exceeds the limit at another moment leads
+// to a price at that moment or to a lower target.
+#pragma once
+
+#include <optional>
+
+#include "search/plan_problem.h"
+
+namespace meshplan {
+
+struct MemorySearchResult {
+  std::optional<Decision> decision;  ///< none: no plan within the limit was found
+  Seconds objective;
+  double lower_bound = 0;  ///< seconds; on every plan of this mesh within the limit
+  bool proven_optimal = false;
+  /// Set where it is proven that no plan fits: the least bytes that any needs, and when.
+  std::optional<Bytes> min_memory;
+  int tightest_moment = 0;
+};
+
+MemorySearchResult memory_search(PlanProblem& problem, Bytes limit);
+
+}  // namespace meshplan

@@ -1,0 +1,819 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/plan_problem.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+#include <tuple>
+
+#include "lib/check.h"
+
+namespace meshplan {
+namespace {
+
+bool ends_graph(const Graph& graph, TensorId tensor) {
+  return graph.tensor(tensor).role == Role::kLoss ||
+         std::find(graph.outputs.begin(), graph.outputs.end(), tensor) != graph.outputs.end();
+}
+
+std::string bits_text(double value) {
+  return std::to_string(value == 0 ? 0 : std::bit_cast<std::uint64_t>(value));
+}
+
+}  // namespace
+
+/// One way for a parameter to rest.
+struct PlanProblem::ParameterOption {
+  ParameterChoice choice{};
+  double objective = 0;
+  Bytes always = 0;
+  Bytes gathered = 0;
+  Bytes gathered_backward = 0;
+  Bytes unreduced = 0;
+};
+
+/// Parameters of equal shape and use.
+struct PlanProblem::ParameterClass {
+  std::vector<std::vector<ParameterOption>> options;  ///< per state of the tensor's StateTable
+};
+
+/// Operators of equal rule, types and use.
+struct PlanProblem::OperatorClass {
+  std::vector<Strategy> strategies;
+  std::vector<double> objective;
+  std::vector<Bytes> workspace;
+  std::vector<Bytes> always;                     ///< inputs and constants that it reads first
+  std::vector<std::vector<int>> operand_states;  ///< [operand][strategy], index into the StateTable
+  std::vector<std::vector<int>> result_states;   ///< [result][strategy]
+  std::vector<std::vector<Bytes>> result_bytes;  ///< [result][strategy]
+  std::vector<std::pair<std::size_t, int>> parameters;  ///< direct: operand, parameter class
+};
+
+struct PlanProblem::Variable {
+  int domain = 0;
+  // an operator
+  std::optional<OperatorId> op;
+  int op_class = -1;
+  // or a value
+  int value = -1;
+  std::vector<int> states;  ///< allowed, into the StateTable
+  int parameter_class = -1;
+};
+
+/// A transfer between two variables.
+struct PlanProblem::Link {
+  int from = 0;
+  int to = 0;
+  const std::vector<int>* from_states = nullptr;  ///< per value of the variable
+  const std::vector<int>* to_states = nullptr;
+  const StateTable* table = nullptr;
+  const Transfer* transfer = nullptr;
+};
+
+/// A link between two states at a price of memory.
+struct PlanProblem::Cell {
+  double objective = 0;
+  double priced = 0;
+  bool gathered = false;
+};
+
+/// Prices of intervals of moments.
+class PlanProblem::Weights {
+ public:
+  explicit Weights(const MemoryPrices& prices) : prices_(prices) {
+    for (const auto& [moment, price] : prices.at) always_ += price;
+  }
+  double always() const { return always_; }
+  double of(const MomentRange& interval) const {
+    double sum = 0;
+    for (const auto& [moment, price] : prices_.at) {
+      if (moment >= interval.begin && moment < interval.end) sum += price;
+    }
+    return sum;
+  }
+  /// Rounded down to the price grid, so that bounds stay bounds.
+  double price(double weight, Bytes bytes) const {
+    if (prices_.memory_only) return weight * static_cast<double>(bytes);
+    constexpr double kGrid = 1099511627776.0;
+    return std::floor(weight * static_cast<double>(bytes) * kGrid) / kGrid;
+  }
+  double seconds(double objective) const { return prices_.memory_only ? 0 : objective; }
+
+ private:
+  const MemoryPrices& prices_;
+  double always_ = 0;
+};
+
+PlanProblem::PlanProblem(PriceBook& book) : book_(book) {}
+
+PlanProblem::~PlanProblem() = default;
+
+std::size_t PlanProblem::variables() const { return variables_.size(); }
+
+Result<std::unique_ptr<PlanProblem>> PlanProblem::make(PriceBook& book,
+                                                       const Restrictions& restrictions) {
+  std::unique_ptr<PlanProblem> problem(new PlanProblem(book));
+  if (auto done = problem->add_operators(restrictions); !done) return fail(done.error());
+  if (auto done = problem->add_values(restrictions); !done) return fail(done.error());
+  problem->add_links();
+  return problem;
+}
+
+Result<void> PlanProblem::add_operators(const Restrictions& restrictions) {
+  const Graph& graph = book_.graph();
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    Variable variable;
+    variable.op = static_cast<OperatorId>(i);
+    auto number = operator_class(*variable.op, restrictions);
+    if (!number) return fail(number.error());
+    variable.op_class = *number;
+    variable.domain =
+        static_cast<int>(operator_classes_[static_cast<std::size_t>(*number)]->strategies.size());
+    variables_.push_back(std::move(variable));
+  }
+  return {};
+}
+
+Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restrictions) {
+  const Graph& graph = book_.graph();
+  const Operator& op = graph.op(id);
+  const OperatorInfo& info = book_.info(id);
+  const DataFlow& flow = book_.flow();
+  auto first_reader = [&](std::size_t operand) {
+    const Use& use = graph.tensor(*op.inputs[operand]).uses.front();
+    return use.op == id && static_cast<std::size_t>(use.operand) == operand;
+  };
+  std::string key = std::to_string(reinterpret_cast<std::uintptr_t>(op.rule.get()));
+  std::vector<int> direct_parameters(op.inputs.size(), -1);
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (!op.inputs[i]) {
+      key += ";";
+      continue;
+    }
+    const Tensor& tensor = graph.tensor(*op.inputs[i]);
+    const DirectUse direct = flow.direct(id, i);
+    key += ";" + std::to_string(static_cast<int>(tensor.dtype)) +
+           (tensor.has_gradient ? "g" : "n") + std::to_string(static_cast<int>(direct));
+    if (direct == DirectUse::kParameter) {
+      direct_parameters[i] = parameter_class(*op.inputs[i], restrictions);
+      key += "p" + std::to_string(direct_parameters[i]);
+    } else if (direct != DirectUse::kNo) {
+      key += first_reader(i) ? "f" : "l";
+    }
+    // the reduction of a Partial operand is its producer's
+    if (tensor.producer) key += reduction_name(book_.info(*tensor.producer).result_reduction());
+  }
+  for (const TensorId output : op.outputs) {
+    key += ">" + std::to_string(static_cast<int>(graph.tensor(output).dtype)) +
+           (graph.tensor(output).has_gradient ? "g" : "n") +
+           (ends_graph(graph, output) ? "e" : "i");
+  }
+  std::vector<Strategy> allowed;
+  for (const Strategy& strategy : info.strategies()) {
+    if (!restrictions.strategy || restrictions.strategy(id, strategy)) {
+      allowed.push_back(strategy);
+      key += "1";
+    } else {
+      key += "0";
+    }
+  }
+  const auto [entry, added] =
+      operator_class_of_.emplace(std::move(key), static_cast<int>(operator_classes_.size()));
+  if (!added) return entry->second;
+
+  auto made = std::make_unique<OperatorClass>();
+  made->operand_states.resize(op.inputs.size());
+  made->result_states.resize(op.outputs.size());
+  made->result_bytes.resize(op.outputs.size());
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (direct_parameters[i] >= 0) made->parameters.emplace_back(i, direct_parameters[i]);
+  }
+  for (const Strategy& strategy : allowed) {
+    bool possible = true;
+    Bytes always = 0;
+    std::vector<TensorState> operands(op.inputs.size());
+    for (std::size_t i = 0; i < op.inputs.size() && possible; ++i) {
+      if (!op.inputs[i]) continue;
+      const Tensor& tensor = graph.tensor(*op.inputs[i]);
+      operands[i] = book_.operand_state(id, strategy, i);
+      const DirectUse direct = flow.direct(id, i);
+      if (operands[i].has_partial()) {
+        // only an operator's result can be Partial, and linear operators pass sums only
+        possible =
+            tensor.producer && book_.info(*tensor.producer).result_reduction() == Reduction::kSum;
+      }
+      if (direct == DirectUse::kParameter) {
+        const int state = book_.states(*op.inputs[i]).index.at(operands[i]);
+        possible = possible && !parameter_classes_[static_cast<std::size_t>(direct_parameters[i])]
+                                    ->options[static_cast<std::size_t>(state)]
+                                    .empty();
+      } else if (direct != DirectUse::kNo && first_reader(i)) {
+        always += book_.local_bytes(*op.inputs[i], operands[i]);
+      }
+    }
+    if (!possible) continue;
+    const OperatorPrice price = book_.operator_price(id, strategy);
+    Seconds objective = price.objective;
+    for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+      const TensorState state = book_.result_state(id, strategy, r);
+      made->result_states[r].push_back(book_.states(op.outputs[r]).index.at(state));
+      made->result_bytes[r].push_back(book_.local_bytes(op.outputs[r], state));
+      if (!ends_graph(graph, op.outputs[r])) continue;
+      const Redistribution* end =
+          book_.forward_steps(op.outputs[r], state, book_.final_state(state));
+      if (end != nullptr)
+        objective += book_.per_step(book_.exposed(OverlapKind::kActivation, end->time));
+    }
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i])
+        made->operand_states[i].push_back(book_.states(*op.inputs[i]).index.at(operands[i]));
+    }
+    made->strategies.push_back(strategy);
+    made->objective.push_back(objective.value);
+    made->workspace.push_back(price.workspace);
+    made->always.push_back(always);
+  }
+  if (made->strategies.empty()) {
+    operator_class_of_.erase(entry);
+    return fail(ErrorCode::kConflict,
+                "",
+                "operator \"" + op.name + "\" (" + op.type +
+                    ") has no strategy left on this mesh: the constraints exclude every one that "
+                    "its rule allows");
+  }
+  operator_classes_.push_back(std::move(made));
+  return entry->second;
+}
+
+int PlanProblem::parameter_class(TensorId tensor, const Restrictions& restrictions) {
+  const Graph& graph = book_.graph();
+  const StateTable& table = book_.states(tensor);
+  const bool reads = parameter_read_in_backward(graph, tensor);
+  const Tensor& t = graph.tensor(tensor);
+  std::string key = std::to_string(reinterpret_cast<std::uintptr_t>(&table)) + (reads ? "r" : "-") +
+                    std::to_string(static_cast<int>(t.dtype));
+  auto made = std::make_unique<ParameterClass>();
+  std::string allowed;
+  std::vector<std::vector<ParameterChoice>> choices;
+  for (const TensorState& state : table.states) {
+    choices.emplace_back();
+    if (state.has_partial()) continue;
+    for (const ParameterChoice& choice : book_.parameter_choices(tensor, state)) {
+      const bool ok = !restrictions.parameter || restrictions.parameter(tensor, state, choice);
+      if (restrictions.parameter) allowed += ok ? "1" : "0";
+      if (ok) choices.back().push_back(choice);
+    }
+  }
+  const auto [entry, added] =
+      parameter_class_of_.emplace(key + allowed, static_cast<int>(parameter_classes_.size()));
+  if (!added) return entry->second;
+  for (std::size_t s = 0; s < table.states.size(); ++s) {
+    std::vector<ParameterOption> options;
+    for (const ParameterChoice& choice : choices[s]) {
+      const std::optional<ParameterPrice> price =
+          book_.parameter_price(tensor, table.states[s], choice, reads);
+      if (!price) continue;
+      ParameterOption option;
+      option.choice = choice;
+      option.objective = price->objective.value;
+      option.always = price->rest_bytes + price->gradient_bytes + price->optimizer_bytes;
+      option.gathered = price->gathered_bytes;
+      option.gathered_backward = price->gathered_backward ? price->gathered_bytes : 0;
+      option.unreduced = price->unreduced_bytes;
+      options.push_back(option);
+    }
+    // keep what is best in seconds or in some kind of bytes
+    std::vector<ParameterOption> best;
+    for (const ParameterOption& option : options) {
+      const bool dominated =
+          std::any_of(options.begin(), options.end(), [&](const ParameterOption& other) {
+            if (&other == &option) return false;
+            const bool no_worse = other.objective <= option.objective &&
+                                  other.always <= option.always &&
+                                  other.gathered <= option.gathered &&
+                                  other.gathered_backward <= option.gathered_backward &&
+                                  other.unreduced <= option.unreduced;
+            const bool equal = other.objective == option.objective &&
+                               other.always == option.always && other.gathered == option.gathered &&
+                               other.gathered_backward == option.gathered_backward &&
+                               other.unreduced == option.unreduced;
+            return no_worse && (!equal || &other < &option);
+          });
+      if (!dominated) best.push_back(option);
+    }
+    made->options.push_back(std::move(best));
+  }
+  parameter_classes_.push_back(std::move(made));
+  return entry->second;
+}
+
+Result<void> PlanProblem::add_values(const Restrictions& restrictions) {
+  const Graph& graph = book_.graph();
+  const std::vector<Value>& values = book_.flow().values();
+  value_variable_.assign(values.size(), -1);
+  for (std::size_t v = 0; v < values.size(); ++v) {
+    const Value& value = values[v];
+    if (value.kind == ValueKind::kResult) continue;
+    const StateTable& table = book_.states(value.tensor);
+    Variable variable;
+    variable.value = static_cast<int>(v);
+    if (value.kind == ValueKind::kParameter)
+      variable.parameter_class = parameter_class(value.tensor, restrictions);
+    for (std::size_t s = 0; s < table.states.size(); ++s) {
+      if (value.kind != ValueKind::kCopy && table.states[s].has_partial()) continue;
+      if (restrictions.value && !restrictions.value(value.tensor, table.states[s])) continue;
+      if (variable.parameter_class >= 0 &&
+          parameter_classes_[static_cast<std::size_t>(variable.parameter_class)]
+              ->options[s]
+              .empty())
+        continue;
+      variable.states.push_back(static_cast<int>(s));
+    }
+    if (variable.states.empty()) {
+      return fail(ErrorCode::kConflict,
+                  "",
+                  "tensor \"" + graph.tensor(value.tensor).name +
+                      "\" has no placement left on this mesh: the constraints exclude every one");
+    }
+    variable.domain = static_cast<int>(variable.states.size());
+    value_variable_[v] = static_cast<int>(variables_.size());
+    variables_.push_back(std::move(variable));
+  }
+  return {};
+}
+
+void PlanProblem::add_links() {
+  const Graph& graph = book_.graph();
+  const DataFlow& flow = book_.flow();
+  for (const Transfer& transfer : flow.transfers()) {
+    const Value& from = flow.values()[static_cast<std::size_t>(transfer.from)];
+    Link link;
+    link.transfer = &transfer;
+    link.table = &book_.states(from.tensor);
+    auto of_value = [&](int value, int& variable, const std::vector<int>*& states) {
+      variable = value_variable_[static_cast<std::size_t>(value)];
+      if (variable >= 0) {
+        states = &variables_[static_cast<std::size_t>(variable)].states;
+        return;
+      }
+      variable = static_cast<int>(index(*graph.tensor(from.tensor).producer));
+      const OperatorClass& producer = *operator_classes_[static_cast<std::size_t>(
+          variables_[static_cast<std::size_t>(variable)].op_class)];
+      states = &producer.result_states[static_cast<std::size_t>(from.result)];
+    };
+    of_value(transfer.from, link.from, link.from_states);
+    if (transfer.to >= 0) {
+      of_value(transfer.to, link.to, link.to_states);
+    } else {
+      link.to = static_cast<int>(index(transfer.use.op));
+      const OperatorClass& reader = *operator_classes_[static_cast<std::size_t>(
+          variables_[static_cast<std::size_t>(link.to)].op_class)];
+      link.to_states = &reader.operand_states[static_cast<std::size_t>(transfer.use.operand)];
+    }
+    links_.push_back(link);
+  }
+}
+
+double PlanProblem::option_cost(const ParameterOption& option,
+                                const ParameterSpan& span,
+                                const Weights& weights) {
+  return weights.seconds(option.objective) + weights.price(weights.always(), option.always) +
+         weights.price(weights.of(span.gathered), option.gathered) +
+         weights.price(weights.of(span.gathered_backward), option.gathered_backward) +
+         weights.price(weights.of(span.unreduced), option.unreduced);
+}
+
+const PlanProblem::ParameterOption* PlanProblem::best_option(const ParameterClass& parameter,
+                                                             int state,
+                                                             const Weights& weights,
+                                                             TensorId tensor) const {
+  const ParameterSpan span = parameter_span(book_.graph(), book_.flow(), tensor);
+  const ParameterOption* best = nullptr;
+  double best_cost = 0;
+  for (const ParameterOption& option : parameter.options[static_cast<std::size_t>(state)]) {
+    const double cost = option_cost(option, span, weights);
+    if (best == nullptr || cost < best_cost ||
+        (cost == best_cost && option.always < best->always)) {
+      best = &option;
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+double PlanProblem::unary_cost(const Variable& variable, int value, const Weights& weights) const {
+  const Graph& graph = book_.graph();
+  auto parameter_cost = [&](const ParameterClass& parameter, int state, TensorId tensor) {
+    return option_cost(*best_option(parameter, state, weights, tensor),
+                       parameter_span(graph, book_.flow(), tensor),
+                       weights);
+  };
+  const auto at = static_cast<std::size_t>(value);
+  if (!variable.op) {
+    const Value& v = book_.flow().values()[static_cast<std::size_t>(variable.value)];
+    if (v.kind == ValueKind::kParameter) {
+      return parameter_cost(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
+                            variable.states[at],
+                            v.tensor);
+    }
+    if (v.kind == ValueKind::kInput) {
+      return weights.price(
+          weights.always(),
+          book_.states(v.tensor).bytes[static_cast<std::size_t>(variable.states[at])]);
+    }
+    return 0;
+  }
+  const Operator& op = graph.op(*variable.op);
+  const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
+  const int forward = static_cast<int>(index(*variable.op));
+  double cost =
+      weights.seconds(shared.objective[at]) + weights.price(weights.always(), shared.always[at]);
+  double workspace = weights.of({forward, forward + 1});
+  if (graph.training)
+    workspace +=
+        weights.of({book_.flow().moments() - 1 - forward, book_.flow().moments() - forward});
+  cost += weights.price(workspace, shared.workspace[at]);
+  for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+    const int root = book_.flow().root(op.outputs[r]);
+    const Value& v = book_.flow().values()[static_cast<std::size_t>(root)];
+    cost += weights.price(weights.of(v.live) + weights.of(v.kept) + weights.of(v.gradient),
+                          shared.result_bytes[r][at]);
+  }
+  for (const auto& [operand, parameter] : shared.parameters) {
+    cost += parameter_cost(*parameter_classes_[static_cast<std::size_t>(parameter)],
+                           shared.operand_states[operand][at],
+                           *op.inputs[operand]);
+  }
+  return cost;
+}
+
+/// Variables with equal keys have equal costs at these prices.
+std::string PlanProblem::unary_key(const Variable& variable, const Weights& weights) const {
+  const int end = book_.flow().moments();
+  const Graph& graph = book_.graph();
+  std::string key;
+  auto add_parameter = [&](TensorId tensor) {
+    const ParameterSpan span = parameter_span(graph, book_.flow(), tensor);
+    key += "p";
+    for (const MomentRange& interval : {span.gathered, span.gathered_backward, span.unreduced})
+      key += bits_text(weights.of(interval)) + ",";
+  };
+  if (!variable.op) {
+    const Value& v = book_.flow().values()[static_cast<std::size_t>(variable.value)];
+    key = "v" + std::to_string(static_cast<int>(v.kind)) + "," +
+          std::to_string(reinterpret_cast<std::uintptr_t>(&book_.states(v.tensor))) + "," +
+          std::to_string(variable.parameter_class);
+    for (const int state : variable.states) key += "." + std::to_string(state);
+    if (v.kind == ValueKind::kParameter) add_parameter(v.tensor);
+    return key;
+  }
+  const Operator& op = graph.op(*variable.op);
+  const int forward = static_cast<int>(index(*variable.op));
+  key = "o" + std::to_string(variable.op_class) + "," +
+        bits_text(weights.of({forward, forward + 1})) + "," +
+        bits_text(weights.of({end - 1 - forward, end - forward}));
+  for (const TensorId output : op.outputs) {
+    const Value& v = book_.flow().values()[static_cast<std::size_t>(book_.flow().root(output))];
+    key += "r" + bits_text(weights.of(v.live) + weights.of(v.kept) + weights.of(v.gradient));
+  }
+  for (const auto& [operand, parameter] :
+       operator_classes_[static_cast<std::size_t>(variable.op_class)]->parameters)
+    add_parameter(*op.inputs[operand]);
+  return key;
+}
+
+PlanProblem::Cell PlanProblem::cell(const Link& link,
+                                    int from,
+                                    int to,
+                                    const Weights& weights) const {
+  const StateTable& table = *link.table;
+  const Transfer& transfer = *link.transfer;
+  const auto a = static_cast<std::size_t>(from);
+  const auto b = static_cast<std::size_t>(to);
+  const std::size_t pair = a * table.states.size() + b;
+  const bool same_value = table.value_layout[a] == table.value_layout[b];
+  const bool same_gradient = table.gradient_layout[a] == table.gradient_layout[b];
+  const double forward =
+      book_.per_step(book_.exposed(OverlapKind::kActivation, table.forward[pair])).value;
+  Cell made;
+  made.objective =
+      forward + book_.per_step(book_.exposed(OverlapKind::kActivation, table.gradient[pair])).value;
+  double memory = 0;
+  if (!transfer.gradient.empty() && !same_gradient)
+    memory += weights.price(weights.of(transfer.gradient), table.bytes[b]);
+  if (same_value) {
+    if (transfer.saves && !transfer.stored)
+      memory += weights.price(weights.of(transfer.same), table.bytes[a]);
+  } else if (!transfer.saves) {
+    memory += weights.price(weights.of(transfer.copy), table.bytes[b]);
+  } else {
+    const double keep = weights.price(weights.of(transfer.kept), table.bytes[b]);
+    double again = weights.seconds(forward) +
+                   weights.price(weights.of(transfer.copy), table.bytes[b]) +
+                   weights.price(weights.of(transfer.regathered), table.bytes[b]);
+    if (!transfer.stored) again += weights.price(weights.of(transfer.same), table.bytes[a]);
+    made.gathered = again < keep;
+    if (made.gathered) {
+      made.objective += forward;
+      memory += again - weights.seconds(forward);
+    } else {
+      memory += keep;
+    }
+  }
+  made.priced = weights.seconds(made.objective) + memory;
+  return made;
+}
+
+PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
+                                         const Choice* fixed,
+                                         const std::vector<char>* free) {
+  const Weights weights(prices);
+  MinSum sum;
+  std::vector<int> number(variables_.size(), -1);
+  std::vector<std::vector<double>> extra;  // unary costs of links to fixed variables
+  std::map<std::string, TableNumber> unary;
+  std::map<std::string, std::shared_ptr<std::vector<double>>> cells;
+  std::map<std::tuple<const void*, const void*, const void*>, TableNumber> edges;
+  auto is_free = [&](int v) {
+    return free == nullptr || (*free)[static_cast<std::size_t>(v)] != 0;
+  };
+  auto link_cells = [&](const Link& link) {
+    const Transfer& t = *link.transfer;
+    std::string key = std::to_string(reinterpret_cast<std::uintptr_t>(link.table)) +
+                      (t.saves ? "s" : "-") + (t.stored ? "s" : "-") +
+                      (t.gradient.empty() ? "-" : "g");
+    for (const MomentRange* interval : {&t.same, &t.kept, &t.copy, &t.regathered, &t.gradient})
+      key += "," + bits_text(weights.of(*interval));
+    std::shared_ptr<std::vector<double>>& entry = cells[key];
+    if (!entry) {
+      const int count = static_cast<int>(link.table->states.size());
+      entry = std::make_shared<std::vector<double>>();
+      entry->reserve(static_cast<std::size_t>(count) * static_cast<std::size_t>(count));
+      for (int a = 0; a < count; ++a) {
+        for (int b = 0; b < count; ++b) entry->push_back(cell(link, a, b, weights).priced);
+      }
+    }
+    return entry;
+  };
+  double constant = 0;  // of everything among fixed variables
+  if (free != nullptr) extra.resize(variables_.size());
+  for (std::size_t v = 0; v < variables_.size(); ++v) {
+    if (!is_free(static_cast<int>(v))) {
+      constant += unary_cost(variables_[v], (*fixed)[v], weights);
+    } else if (free != nullptr) {
+      extra[v].assign(static_cast<std::size_t>(variables_[v].domain), 0.0);
+    }
+  }
+  for (const Link& link : links_) {
+    const bool from_free = is_free(link.from);
+    const bool to_free = is_free(link.to);
+    if (from_free && to_free) continue;
+    auto from_state = [&](std::size_t value) { return (*link.from_states)[value]; };
+    auto to_state = [&](std::size_t value) { return (*link.to_states)[value]; };
+    const std::size_t from_value =
+        from_free ? 0 : static_cast<std::size_t>((*fixed)[static_cast<std::size_t>(link.from)]);
+    const std::size_t to_value =
+        to_free ? 0 : static_cast<std::size_t>((*fixed)[static_cast<std::size_t>(link.to)]);
+    if (from_free) {
+      std::vector<double>& costs = extra[static_cast<std::size_t>(link.from)];
+      for (std::size_t value = 0; value < costs.size(); ++value)
+        costs[value] += cell(link, from_state(value), to_state(to_value), weights).priced;
+    } else if (to_free) {
+      std::vector<double>& costs = extra[static_cast<std::size_t>(link.to)];
+      for (std::size_t value = 0; value < costs.size(); ++value)
+        costs[value] += cell(link, from_state(from_value), to_state(value), weights).priced;
+    } else {
+      constant += cell(link, from_state(from_value), to_state(to_value), weights).priced;
+    }
+  }
+  for (std::size_t v = 0; v < variables_.size(); ++v) {
+    if (!is_free(static_cast<int>(v))) continue;
+    const Variable& variable = variables_[v];
+    const bool has_extra = free != nullptr;
+    std::string key = has_extra ? "x" + std::to_string(v) : unary_key(variable, weights);
+    auto [entry, added] = unary.emplace(std::move(key), 0);
+    if (added) {
+      CostTable table{variable.domain, 1, {}};
+      for (int value = 0; value < variable.domain; ++value) {
+        table.costs.push_back(unary_cost(variable, value, weights) +
+                              (has_extra ? extra[v][static_cast<std::size_t>(value)] : 0.0));
+      }
+      entry->second = sum.add_table(std::move(table));
+    }
+    number[v] = sum.add_variable(entry->second);
+  }
+  for (const Link& link : links_) {
+    if (!is_free(link.from) || !is_free(link.to)) continue;
+    const std::shared_ptr<std::vector<double>> states = link_cells(link);
+    auto [entry, added] = edges.emplace(std::tuple<const void*, const void*, const void*>(
+                                            states.get(), link.from_states, link.to_states),
+                                        0);
+    if (added) {
+      CostTable table{
+          static_cast<int>(link.from_states->size()), static_cast<int>(link.to_states->size()), {}};
+      table.costs.reserve(link.from_states->size() * link.to_states->size());
+      const std::size_t width = link.table->states.size();
+      for (const int a : *link.from_states) {
+        for (const int b : *link.to_states)
+          table.costs.push_back(
+              (*states)[static_cast<std::size_t>(a) * width + static_cast<std::size_t>(b)]);
+      }
+      entry->second = sum.add_table(std::move(table));
+    }
+    const int a = number[static_cast<std::size_t>(link.from)];
+    const int b = number[static_cast<std::size_t>(link.to)];
+    sum.add_edge(a, b, entry->second);
+  }
+  const MinSumSolution found = sum.solve();
+  Solution solution;
+  solution.feasible = found.feasible;
+  solution.exact = found.exact;
+  solution.priced = found.value + constant;
+  solution.lower_bound = found.lower_bound + constant;
+  if (!found.feasible) return solution;
+  solution.choice.resize(variables_.size());
+  for (std::size_t v = 0; v < variables_.size(); ++v)
+    solution.choice[v] =
+        number[v] < 0 ? (*fixed)[v] : found.choice[static_cast<std::size_t>(number[v])];
+  return solution;
+}
+
+PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
+  const Choice& choice = decision.choice;
+  const Weights early(decision.prices);
+  const Weights late(decision.late);
+  auto weights_of = [&](std::size_t v) -> const Weights& {
+    return decision.cut == std::numeric_limits<int>::max() || moment_of(v) < decision.cut ? early
+                                                                                          : late;
+  };
+  const DataFlow& flow = book_.flow();
+  const Graph& graph = book_.graph();
+  const int end = flow.moments();
+  std::vector<Bytes> difference(static_cast<std::size_t>(end) + 1, 0);
+  auto add = [&](MomentRange interval, Bytes bytes) {
+    interval.begin = std::max(interval.begin, 0);
+    interval.end = std::min(interval.end, end);
+    if (interval.empty()) return;
+    difference[static_cast<std::size_t>(interval.begin)] += bytes;
+    difference[static_cast<std::size_t>(interval.end)] -= bytes;
+  };
+  Measured measured;
+  auto add_parameter =
+      [&](const ParameterClass& parameter, int state, TensorId tensor, const Weights& weights) {
+        const ParameterOption* option = best_option(parameter, state, weights, tensor);
+        const ParameterSpan span = parameter_span(graph, flow, tensor);
+        measured.objective.value += option->objective;
+        add({0, end}, option->always);
+        add(span.gathered, option->gathered);
+        add(span.gathered_backward, option->gathered_backward);
+        add(span.unreduced, option->unreduced);
+      };
+  for (std::size_t v = 0; v < variables_.size(); ++v) {
+    const Variable& variable = variables_[v];
+    const auto at = static_cast<std::size_t>(choice[v]);
+    if (!variable.op) {
+      const Value& value = flow.values()[static_cast<std::size_t>(variable.value)];
+      if (value.kind == ValueKind::kParameter)
+        add_parameter(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
+                      variable.states[at],
+                      value.tensor,
+                      weights_of(v));
+      if (value.kind == ValueKind::kInput)
+        add({0, end},
+            book_.states(value.tensor).bytes[static_cast<std::size_t>(variable.states[at])]);
+      continue;
+    }
+    const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
+    const Operator& op = graph.op(*variable.op);
+    measured.objective.value += shared.objective[at];
+    add({0, end}, shared.always[at]);
+    const int forward = flow.forward_moment(*variable.op);
+    add({forward, forward + 1}, shared.workspace[at]);
+    if (graph.training) add({end - 1 - forward, end - forward}, shared.workspace[at]);
+    for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+      const Value& value = flow.values()[static_cast<std::size_t>(flow.root(op.outputs[r]))];
+      for (const MomentRange& interval : {value.live, value.kept, value.gradient})
+        add(interval, shared.result_bytes[r][at]);
+    }
+    for (const auto& [operand, parameter] : shared.parameters) {
+      add_parameter(*parameter_classes_[static_cast<std::size_t>(parameter)],
+                    shared.operand_states[operand][at],
+                    *op.inputs[operand],
+                    weights_of(v));
+    }
+  }
+  for (const Link& link : links_) {
+    const int a =
+        (*link.from_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.from)])];
+    const int b =
+        (*link.to_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.to)])];
+    const Cell made = cell(link, a, b, weights_of(static_cast<std::size_t>(link.to)));
+    measured.objective.value += made.objective;
+    const StateTable& table = *link.table;
+    const Transfer& transfer = *link.transfer;
+    const Bytes from_bytes = table.bytes[static_cast<std::size_t>(a)];
+    const Bytes to_bytes = table.bytes[static_cast<std::size_t>(b)];
+    if (!transfer.gradient.empty() && table.gradient_layout[static_cast<std::size_t>(a)] !=
+                                          table.gradient_layout[static_cast<std::size_t>(b)])
+      add(transfer.gradient, to_bytes);
+    if (table.value_layout[static_cast<std::size_t>(a)] ==
+        table.value_layout[static_cast<std::size_t>(b)]) {
+      if (transfer.saves && !transfer.stored) add(transfer.same, from_bytes);
+    } else if (!transfer.saves) {
+      add(transfer.copy, to_bytes);
+    } else if (!made.gathered) {
+      add(transfer.kept, to_bytes);
+    } else {
+      add(transfer.copy, to_bytes);
+      add(transfer.regathered, to_bytes);
+      if (!transfer.stored) add(transfer.same, from_bytes);
+    }
+  }
+  Bytes now = 0;
+  for (int moment = 0; moment < end; ++moment) {
+    now += difference[static_cast<std::size_t>(moment)];
+    measured.profile.push_back(now);
+    if (now > measured.peak) {
+      measured.peak = now;
+      measured.peak_moment = moment;
+    }
+  }
+  return measured;
+}
+
+Assignment PlanProblem::assignment(const Decision& decision) const {
+  const Choice& choice = decision.choice;
+  const Weights early(decision.prices);
+  const Weights late(decision.late);
+  auto weights_of = [&](std::size_t v) -> const Weights& {
+    return decision.cut == std::numeric_limits<int>::max() || moment_of(v) < decision.cut ? early
+                                                                                          : late;
+  };
+  const Graph& graph = book_.graph();
+  const DataFlow& flow = book_.flow();
+  Assignment made;
+  made.strategies.resize(graph.operators.size());
+  made.values.resize(flow.values().size());
+  made.gathered.resize(flow.transfers().size());
+  made.parameters.resize(graph.tensors.size());
+  for (std::size_t v = 0; v < variables_.size(); ++v) {
+    const Variable& variable = variables_[v];
+    const auto at = static_cast<std::size_t>(choice[v]);
+    if (!variable.op) {
+      const Value& value = flow.values()[static_cast<std::size_t>(variable.value)];
+      made.values[static_cast<std::size_t>(variable.value)] =
+          book_.states(value.tensor).states[static_cast<std::size_t>(variable.states[at])];
+      if (variable.parameter_class >= 0) {
+        made.parameters[index(value.tensor)] =
+            best_option(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
+                        variable.states[at],
+                        weights_of(v),
+                        value.tensor)
+                ->choice;
+      }
+      continue;
+    }
+    const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
+    made.strategies[index(*variable.op)] = shared.strategies[at];
+    for (const auto& [operand, parameter] : shared.parameters) {
+      const TensorId tensor = *graph.op(*variable.op).inputs[operand];
+      made.parameters[index(tensor)] =
+          best_option(*parameter_classes_[static_cast<std::size_t>(parameter)],
+                      shared.operand_states[operand][at],
+                      weights_of(v),
+                      tensor)
+              ->choice;
+    }
+  }
+  for (std::size_t l = 0; l < links_.size(); ++l) {
+    const Link& link = links_[l];
+    const int a =
+        (*link.from_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.from)])];
+    const int b =
+        (*link.to_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.to)])];
+    made.gathered[l] =
+        cell(link, a, b, weights_of(static_cast<std::size_t>(link.to))).gathered ? 1 : 0;
+  }
+  return made;
+}
+
+int PlanProblem::moment_of(std::size_t variable) const {
+  const Variable& v = variables_[variable];
+  if (v.op) return book_.flow().forward_moment(*v.op);
+  const Value& value = book_.flow().values()[static_cast<std::size_t>(v.value)];
+  const Tensor& tensor = book_.graph().tensor(value.tensor);
+  return book_.flow().forward_moment(tensor.producer ? *tensor.producer : tensor.uses.front().op);
+}
+
+void PlanProblem::enumerate(const std::function<void(const Choice&)>& visit) const {
+  Choice choice(variables_.size(), 0);
+  while (true) {
+    visit(choice);
+    std::size_t v = 0;
+    while (v < choice.size() && ++choice[v] == variables_[v].domain) choice[v++] = 0;
+    if (v == choice.size()) return;
+  }
+}
+
+}  // namespace meshplan
