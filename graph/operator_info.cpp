@@ -152,9 +152,8 @@ std::vector<std::int64_t> OperatorInfo::local_factors(const Strategy& strategy) 
   for (const Factor& factor : rule_->factors) sizes.push_back(factor.size);
   for (std::size_t axis = 0; axis < mesh_shape_.size(); ++axis) {
     const AxisAction& chosen = action(strategy, static_cast<int>(axis));
-    for (const int factor : {chosen.factor, chosen.ring}) {
-      if (factor >= 0) sizes[static_cast<std::size_t>(factor)] /= mesh_shape_[axis];
-    }
+    // every device of a ring sees the whole ring factor in the end: it is work, not divided
+    if (chosen.factor >= 0) sizes[static_cast<std::size_t>(chosen.factor)] /= mesh_shape_[axis];
   }
   return sizes;
 }

@@ -56,7 +56,7 @@ class OperatorInfo {
   TensorState result_state(const Strategy& strategy, std::size_t result) const;
   /// The reduction of a result that is Partial.
   Reduction result_reduction() const { return reduction_; }
-  /// Size of each factor on one device.
+  /// Size of each factor that one device works through (a ring factor: all of it).
   std::vector<std::int64_t> local_factors(const Strategy& strategy) const;
   /// True if an axis passes Partial through.
   bool passes_partial(const Strategy& strategy) const;
