@@ -56,7 +56,7 @@ int run_import_hf(const ImportHfOptions& options, const CommonOptions& common) {
 }  // namespace
 
 RunCommand define_import(CLI::App& app, CommonOptions& common) {
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // a missing format is reported below, a wrong one by its name
   auto options = std::make_shared<ImportHfOptions>();
   CLI::App* hf = app.add_subcommand("hf", "From a Hugging Face config.json (no weights needed)");
   hf->fallthrough();  // -o and the other common options may follow
@@ -82,7 +82,14 @@ RunCommand define_import(CLI::App& app, CommonOptions& common) {
   hf->add_option("--layers", options->model.layers, "Layers instead of the config's number")
       ->check(CLI::Range(std::int64_t{1}, kMostHfLayers))
       ->type_name("N");
-  return [options, &common] { return run_import_hf(*options, common); };
+  return [options, &common, hf] {
+    if (!hf->parsed()) {
+      return report({ErrorCode::kUsage,
+                     "import",
+                     "name the format to import: hf (meshplan import hf --help shows how)"});
+    }
+    return run_import_hf(*options, common);
+  };
 }
 
 }  // namespace meshplan
