@@ -9,6 +9,10 @@ target_compile_options(
             -Wnon-virtual-dtor -Woverloaded-virtual -Wswitch-enum -Wextra-semi
             # the same sums on every machine: no fused multiply-add
             -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # false alarms on std::string in optimised builds (GCC bug 105651)
+  target_compile_options(meshplan_warnings INTERFACE -Wno-restrict)
+endif()
 if(MESHPLAN_WARNINGS_AS_ERRORS)
   target_compile_options(meshplan_warnings INTERFACE -Werror)
 endif()

@@ -246,7 +246,10 @@ void DataFlow::measure(const Graph& graph) {
       int at = leaf;
       while (true) {
         Transfer& transfer = transfers_[static_cast<std::size_t>(at)];
-        transfer.readers.push_back(static_cast<OperatorId>(i));
+        const auto reader = static_cast<OperatorId>(i);
+        if (transfer.readers.empty() || transfer.readers.back() != reader) {
+          transfer.readers.push_back(reader);
+        }
         const Value& from = values_[static_cast<std::size_t>(transfer.from)];
         if (from.kind != ValueKind::kCopy) break;
         at = from.incoming;

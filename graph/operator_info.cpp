@@ -31,7 +31,7 @@ OperatorInfo::OperatorInfo(std::shared_ptr<const Rule> rule, std::vector<std::in
 
 void OperatorInfo::enumerate(Strategy& strategy, std::size_t axis) {
   const auto none = static_cast<std::uint8_t>(actions_.size() - 1);
-  if (axis == mesh_shape_.size()) {
+  if (axis == mesh_shape_.size() || axis == strategy.actions.size()) {
     for (std::size_t rest = axis; rest < strategy.actions.size(); ++rest)
       strategy.actions[rest] = none;
     if (legal(strategy)) strategies_.push_back(strategy);

@@ -179,7 +179,8 @@ class MinSum::Elimination {
         if (u != v) std::erase(factors_of_[static_cast<std::size_t>(u)], f);
       }
     }
-    if (record.factors.empty() && record.pairs.size() <= 2) {
+    if (record.factors.empty() && record.pairs.size() <= 2 &&
+        combinations_of(record) <= static_cast<double>(problem_.budget_)) {
       if (record.pairs.empty()) {
         const std::vector<double>& costs = problem_.table(record.unary).costs;
         bound_ += *std::min_element(costs.begin(), costs.end());
@@ -196,6 +197,12 @@ class MinSum::Elimination {
       eliminate_general(record);
     }
     records_.push_back(std::move(record));
+  }
+
+  double combinations_of(const Record& record) const {
+    double product = problem_.table(record.unary).rows;
+    for (const auto& [u, table] : record.pairs) product *= domain(u);
+    return product;
   }
 
   /// Several neighbours: one table over all of them, or several within the budget.

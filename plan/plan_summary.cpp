@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan_summary.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "plan/plan_fold.h"
+#include "plan/readable.h"
+
+namespace meshplan {
+namespace {
+
+constexpr std::size_t kCostliest = 10;
+constexpr std::size_t kMostLayerRows = 40;
+constexpr std::size_t kWidestName = 52;
+
+std::string joined(const std::vector<std::string>& parts, const char* between) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
+  return text;
+}
+
+std::string mesh_text(const PlanMesh& mesh) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < mesh.shape.size(); ++i) {
+    const std::string name = i < mesh.axes.size() ? mesh.axes[i] : "axis" + std::to_string(i);
+    parts.push_back(name + "=" + std::to_string(mesh.shape[i]));
+  }
+  return parts.empty() ? "one device" : joined(parts, ", ");
+}
+
+std::string share(double part, double whole) {
+  return whole > 0 ? readable_percent(part / whole) : "";
+}
+
+std::int64_t executions(const Plan& plan, Per per) {
+  return per == Per::kStep ? 1 : plan.options.microbatches;
+}
+
+// ---- Facts --------------------------------------------------------------------------------------
+
+std::string options_text(const PlanOptions& options) {
+  std::string text = options.mode;
+  if (options.mode == "training") {
+    text += ", " + options.optimizer + ", " + std::to_string(options.microbatches) +
+            (options.microbatches == 1 ? " micro-batch" : " micro-batches") + ", recompute " +
+            options.recompute;
+  }
+  return text;
+}
+
+std::string proof_text(const PlanResult& result) {
+  std::string text = std::string(plan_status_name(result.status)) + ", found by " + result.found_by;
+  if (result.status == PlanStatus::kOptimal)
+    return text + "; nothing in the strategy space is better";
+  if (result.status == PlanStatus::kInfeasible) return text;
+  if (!result.gap || !result.lower_bound) return text + "; no bound proven";
+  return text + "; at most " + readable_percent(*result.gap) + " above the best (lower bound " +
+         readable_time(*result.lower_bound) + ")";
+}
+
+std::string step_text(const PlanCost& cost) {
+  std::string text = readable_time(cost.step_time) + " = compute " +
+                     readable_time(cost.compute_time) + " + exposed communication " +
+                     readable_time(cost.exposed_communication_time);
+  text += " (of " + readable_time(cost.communication_time) + " communication)";
+  return text;
+}
+
+std::string price_text(double price) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.4g", price);
+  return buffer;
+}
+
+void add_facts(const Plan& plan, Summary& summary) {
+  const auto add = [&](const char* label, std::string value) {
+    summary.facts.emplace_back(label, std::move(value));
+  };
+  add("mesh", mesh_text(plan.mesh));
+  add("mode", options_text(plan.options));
+  add("result", proof_text(plan.result));
+  if (plan.result.status == PlanStatus::kInfeasible) {
+    if (plan.result.min_memory) {
+      const Bytes least = *plan.result.min_memory;
+      add("least memory",
+          readable_bytes(least) + " per device, " + readable_bytes(least - plan.memory.limit) +
+              " over the limit of " + readable_bytes(plan.memory.limit));
+    }
+    return;
+  }
+  if (plan.result.objective) add("objective", readable_time(*plan.result.objective));
+  add("step time", step_text(plan.cost));
+  if (plan.cost.tokens_per_second > 0) {
+    std::string speed =
+        plan.cost.tokens_per_second < 9e15
+            ? readable_count(static_cast<std::int64_t>(plan.cost.tokens_per_second + 0.5)) +
+                  " tokens per second"
+            : "over 9e15 tokens per second";
+    if (plan.cost.model_flops_utilization > 0) {
+      speed +=
+          ", " + readable_percent(plan.cost.model_flops_utilization) + " model FLOPs utilisation";
+    }
+    add("throughput", std::move(speed));
+  }
+  if (plan.cost.price_per_step) {
+    std::string price = price_text(*plan.cost.price_per_step) + " per step";
+    if (plan.cost.tokens_per_second > 0 && plan.cost.step_time.value > 0) {
+      const double tokens = plan.cost.tokens_per_second * plan.cost.step_time.value;
+      price += ", " + price_text(*plan.cost.price_per_step / tokens * 1e9) + " per billion tokens";
+    }
+    add("cost", std::move(price));
+  }
+  std::string memory =
+      readable_bytes(plan.memory.peak) + " of " + readable_bytes(plan.memory.limit) + " per device";
+  if (plan.memory.limit > 0) {
+    memory += " (" +
+              share(static_cast<double>(plan.memory.peak), static_cast<double>(plan.memory.limit)) +
+              ")";
+  }
+  if (!plan.memory.moment.empty()) memory += ", at its peak in the " + plan.memory.moment;
+  add("memory", std::move(memory));
+}
+
+SummaryTable memory_table(const Plan& plan) {
+  SummaryTable table{"Memory at the peak", {"kind", "bytes", "share"}, {false, true, true}, {}};
+  const std::pair<const char*, Bytes> kinds[] = {{"parameters", plan.memory.parameters},
+                                                 {"gradients", plan.memory.gradients},
+                                                 {"optimizer", plan.memory.optimizer},
+                                                 {"activations", plan.memory.activations},
+                                                 {"gathered", plan.memory.gathered},
+                                                 {"buffers", plan.memory.buffers},
+                                                 {"workspace", plan.memory.workspace}};
+  for (const auto& [name, bytes] : kinds) {
+    if (bytes == 0) continue;
+    table.rows.push_back(
+        {name,
+         readable_bytes(bytes),
+         share(static_cast<double>(bytes), static_cast<double>(plan.memory.peak))});
+  }
+  return table;
+}
+
+// ---- Costliest ----------------------------------------------------------------------------------
+
+/// A row of equal things: what one of them costs per step and how many there are.
+struct Costly {
+  std::string name;
+  std::size_t count = 1;
+  Seconds each;
+  std::size_t sample = 0;
+  Seconds total() const { return static_cast<double>(count) * each; }
+};
+
+/// Folds names with equal `body` and `each`, the dearest rows first, at most ten.
+std::vector<Costly> costliest(const std::vector<std::string_view>& names,
+                              const std::vector<std::string>& bodies,
+                              const std::vector<Seconds>& each) {
+  std::unordered_map<std::string_view, std::size_t> numbers;  // looked up only, never walked
+  std::vector<FoldItem> items;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::size_t body = numbers.try_emplace(bodies[i], numbers.size()).first->second;
+    items.push_back({{names[i]}, body});
+  }
+  std::vector<Costly> rows;
+  for (const FoldedItem& item : fold(items)) {
+    const std::size_t sample = item.members.front();
+    if (each[sample].value <= 0) continue;
+    rows.push_back({item.texts[0], item.members.size(), each[sample], sample});
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Costly& a, const Costly& b) {
+    return a.total() > b.total();
+  });
+  if (rows.size() > kCostliest) rows.resize(kCostliest);
+  return rows;
+}
+
+std::string number_key(Seconds time) {
+  char buffer[40];
+  std::snprintf(buffer, sizeof buffer, "|%a", time.value);
+  return buffer;
+}
+
+/// Per step: the computation of an operator and the collectives inside it.
+Seconds operator_time(const Plan& plan, const PlanOperator& op) {
+  Seconds time = op.compute_time;
+  for (const PlanCollective& inner : op.collectives) {
+    time += static_cast<double>(plan.options.microbatches * inner.count) * inner.time;
+  }
+  return time;
+}
+
+std::string placements_text(const std::vector<Placements>& list) {
+  std::vector<std::string> parts;
+  for (const Placements& placements : list) parts.push_back("[" + to_string(placements) + "]");
+  return joined(parts, " ");
+}
+
+SummaryTable operator_table(const Plan& plan) {
+  SummaryTable table{"Costliest operators",
+                     {"operator", "type", "result", "each", "times", "per step", "share"},
+                     {false, false, false, true, true, true, true},
+                     {}};
+  std::vector<std::string_view> names;
+  std::vector<std::string> bodies;
+  std::vector<Seconds> each;
+  for (const PlanOperator& op : plan.operators) {
+    names.push_back(op.name);
+    each.push_back(operator_time(plan, op));
+    bodies.push_back(op.type + "|" + placements_text(op.out_placements) + number_key(each.back()));
+  }
+  for (const Costly& row : costliest(names, bodies, each)) {
+    const PlanOperator& op = plan.operators[row.sample];
+    table.rows.push_back({row.name,
+                          op.type,
+                          placements_text(op.out_placements),
+                          readable_time(row.each),
+                          std::to_string(row.count),
+                          readable_time(row.total()),
+                          share(row.total().value, plan.cost.step_time.value)});
+  }
+  return table;
+}
+
+std::string steps_text(const PlanRedistribution& entry) {
+  std::vector<std::string> parts;
+  for (const PlanStep& step : entry.steps) {
+    parts.push_back(std::string(collective_name(step.collective)) + "(" + joined(step.axes, ",") +
+                    ")");
+  }
+  return joined(parts, " ");
+}
+
+/// Per step, hidden or not.
+Seconds redistribution_time(const Plan& plan, const PlanRedistribution& entry) {
+  Seconds time;
+  for (const PlanStep& step : entry.steps) time += step.time;
+  return static_cast<double>(executions(plan, entry.per)) * time;
+}
+
+Bytes redistribution_bytes(const PlanRedistribution& entry) {
+  return std::accumulate(
+      entry.steps.begin(), entry.steps.end(), Bytes{0}, [](Bytes sum, const PlanStep& step) {
+        Bytes total = 0;
+        return __builtin_add_overflow(sum, step.bytes, &total) ? sum : total;
+      });
+}
+
+SummaryTable redistribution_table(const Plan& plan) {
+  SummaryTable table{
+      "Costliest redistributions",
+      {"tensor", "phase", "collectives", "bytes", "each", "times", "per step", "share"},
+      {false, false, false, true, true, true, true, true},
+      {}};
+  std::vector<std::string_view> names;
+  std::vector<std::string> bodies;
+  std::vector<Seconds> each;
+  for (const PlanRedistribution& entry : plan.redistributions) {
+    names.push_back(entry.tensor);
+    each.push_back(redistribution_time(plan, entry));
+    bodies.push_back(phase_name(entry.phase) + steps_text(entry) +
+                     std::to_string(redistribution_bytes(entry)) + number_key(each.back()));
+  }
+  for (const Costly& row : costliest(names, bodies, each)) {
+    const PlanRedistribution& entry = plan.redistributions[row.sample];
+    table.rows.push_back({row.name,
+                          phase_name(entry.phase),
+                          steps_text(entry),
+                          readable_bytes(redistribution_bytes(entry)),
+                          readable_time(row.each),
+                          std::to_string(row.count),
+                          readable_time(row.total()),
+                          share(row.total().value, plan.cost.step_time.value)});
+  }
+  return table;
+}
+
+// ---- Layers -------------------------------------------------------------------------------------
+
+/// The part of a name up to its first counter: "layers.3" of "layers.3.mlp.fc1"; without one, the
+/// part up to the first separator.
+std::string_view layer_of(std::string_view name) {
+  std::size_t first_end = name.size();
+  for (std::size_t begin = 0; begin < name.size();) {
+    std::size_t end = name.find_first_of("./", begin);
+    if (end == std::string_view::npos) end = name.size();
+    const std::string_view part = name.substr(begin, end - begin);
+    const bool counter = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
+      return c >= '0' && c <= '9';
+    });
+    if (counter) return name.substr(0, end);
+    if (begin == 0) first_end = end;
+    begin = end + 1;
+  }
+  return name.substr(0, first_end);
+}
+
+struct Layer {
+  std::string_view name;
+  std::size_t operators = 0;
+  Seconds compute;
+  Seconds communication;
+  Bytes parameters = 0;             ///< local, at rest
+  std::map<std::string, int> rest;  ///< placements of its parameters -> how many
+  std::map<std::string, int> flow;  ///< placements of its results -> how many
+  std::string body;                 ///< equal in equal layers
+};
+
+Bytes local_bytes(const PlanTensor& tensor, const std::vector<std::int64_t>& shape) {
+  static const std::map<std::string, Bytes, std::less<>> sizes = {{"bool", 1},
+                                                                  {"uint8", 1},
+                                                                  {"int8", 1},
+                                                                  {"fp8_e4m3", 1},
+                                                                  {"fp8_e5m2", 1},
+                                                                  {"int16", 2},
+                                                                  {"fp16", 2},
+                                                                  {"bf16", 2},
+                                                                  {"int32", 4},
+                                                                  {"fp32", 4},
+                                                                  {"int64", 8},
+                                                                  {"fp64", 8}};
+  const auto size = sizes.find(tensor.dtype);
+  Bytes bytes = size == sizes.end() ? 0 : size->second;
+  for (const std::int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return 0;
+  }
+  return bytes;
+}
+
+std::vector<Layer> layers_of(const Plan& plan) {
+  std::vector<Layer> layers;
+  std::unordered_map<std::string_view, std::size_t> known;  // looked up only, never walked
+  const auto layer = [&](std::string_view name, bool may_add) -> Layer* {
+    const std::string_view key = layer_of(name);
+    if (!may_add) {
+      const auto found = known.find(key);
+      return found == known.end() ? nullptr : &layers[found->second];
+    }
+    const auto [found, is_new] = known.try_emplace(key, layers.size());
+    if (is_new) layers.emplace_back().name = key;
+    return &layers[found->second];
+  };
+  for (const PlanOperator& op : plan.operators) {
+    Layer& in = *layer(op.name, true);
+    ++in.operators;
+    in.compute += op.compute_time;
+    in.communication += operator_time(plan, op) - op.compute_time;
+    for (const Placements& placements : op.out_placements) ++in.flow[to_string(placements)];
+    in.body += op.name.substr(layer_of(op.name).size()) + op.type;
+    for (const auto& operand : op.in_placements) in.body += operand ? to_string(*operand) : "-";
+    in.body += placements_text(op.out_placements) + number_key(operator_time(plan, op));
+  }
+  for (const PlanTensor& tensor : plan.tensors) {
+    Layer* const in = layer(tensor.name, false);
+    if (in == nullptr) continue;
+    in->body += tensor.name.substr(layer_of(tensor.name).size()) + to_string(tensor.placements);
+    if (!tensor.optimizer_state) continue;
+    in->parameters += local_bytes(tensor, tensor.local_shape);
+    ++in->rest[to_string(tensor.placements)];
+  }
+  for (const PlanRedistribution& entry : plan.redistributions) {
+    Layer* in = layer(entry.producer.empty() ? entry.tensor : entry.producer, false);
+    if (in == nullptr && !entry.consumers.empty()) in = layer(entry.consumers[0].op, false);
+    if (in == nullptr) continue;
+    in->communication += redistribution_time(plan, entry);
+    in->body += entry.tensor.substr(layer_of(entry.tensor).size()) + phase_name(entry.phase) +
+                steps_text(entry) + number_key(redistribution_time(plan, entry));
+  }
+  return layers;
+}
+
+/// The most frequent placements, and how many others there are.
+std::string most_frequent(const std::map<std::string, int>& placements) {
+  if (placements.empty()) return "";
+  const auto most =
+      std::max_element(placements.begin(), placements.end(), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      });
+  std::string text = "[" + most->first + "]";
+  if (placements.size() > 1) text += " +" + std::to_string(placements.size() - 1);
+  return text;
+}
+
+SummaryTable layer_table(const Plan& plan) {
+  SummaryTable table{
+      "Layers (each)",
+      {"layer", "operators", "compute", "communication", "parameters", "at rest", "results"},
+      {false, true, true, true, true, false, false},
+      {}};
+  const std::vector<Layer> layers = layers_of(plan);
+  std::vector<FoldItem> items;
+  std::unordered_map<std::string_view, std::size_t> bodies;  // looked up only, never walked
+  for (const Layer& layer : layers) {
+    const std::size_t body = bodies.try_emplace(layer.body, bodies.size()).first->second;
+    items.push_back({{layer.name}, body});
+  }
+  const std::vector<FoldedItem> folded = fold(items);
+  for (const FoldedItem& item : folded) {
+    if (table.rows.size() == kMostLayerRows) {
+      table.rows.push_back({std::to_string(folded.size() - kMostLayerRows) + " more"});
+      table.rows.back().resize(table.columns.size());
+      break;
+    }
+    const Layer& layer = layers[item.members.front()];
+    table.rows.push_back({item.texts[0],
+                          std::to_string(layer.operators),
+                          readable_time(layer.compute),
+                          readable_time(layer.communication),
+                          layer.parameters > 0 ? readable_bytes(layer.parameters) : "",
+                          most_frequent(layer.rest),
+                          most_frequent(layer.flow)});
+  }
+  return table;
+}
+
+SummaryTable baseline_table(const Plan& plan) {
+  SummaryTable table{"Textbook plans",
+                     {"plan", "objective", "against this plan", "step time", "memory", "note"},
+                     {false, true, true, true, true, false},
+                     {}};
+  for (const PlanBaseline& baseline : plan.baselines) {
+    std::string against;
+    if (baseline.objective && plan.result.objective && plan.result.objective->value > 0) {
+      const double ratio = baseline.objective->value / plan.result.objective->value - 1;
+      against = (ratio >= 0 ? "+" : "") + readable_percent(ratio);
+    }
+    std::string note = baseline.note;
+    if (baseline.objective && !baseline.fits) {
+      note = note.empty() ? "does not fit" : "does not fit; " + note;
+    }
+    table.rows.push_back({baseline.name,
+                          baseline.objective ? readable_time(*baseline.objective) : "",
+                          against,
+                          baseline.step_time ? readable_time(*baseline.step_time) : "",
+                          baseline.peak_memory ? readable_bytes(*baseline.peak_memory) : "",
+                          note});
+  }
+  return table;
+}
+
+// ---- Printing -----------------------------------------------------------------------------------
+
+/// Columns that a reader sees: bytes that do not continue a UTF-8 character.
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+/// One line, at most kWidestName columns, shortened in the middle.
+std::string shortened(std::string_view text) {
+  std::string line(text);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  if (width(line) <= kWidestName) return line;
+  const auto boundary = [&](std::size_t at) {
+    while (at < line.size() && (static_cast<unsigned char>(line[at]) & 0xC0U) == 0x80U) ++at;
+    return at;
+  };
+  const std::size_t half = (kWidestName - 2) / 2;
+  return line.substr(0, boundary(half)) + ".." + line.substr(boundary(line.size() - half));
+}
+
+std::string trimmed(std::string line) {
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line + "\n";
+}
+
+std::string table_text(const SummaryTable& table) {
+  std::vector<std::vector<std::string>> rows{table.columns};
+  for (const auto& row : table.rows) {
+    std::vector<std::string>& cells = rows.emplace_back();
+    for (const std::string& cell : row) cells.push_back(shortened(cell));
+  }
+  std::vector<std::size_t> widths(table.columns.size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width(row[c]));
+  }
+  std::string text = "\n" + table.title + "\n";
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string space(widths[c] - width(row[c]), ' ');
+      line += " " + (table.right[c] ? space + row[c] : row[c] + space) + " ";
+    }
+    text += trimmed(std::move(line));
+  }
+  return text;
+}
+
+std::string markdown_cell(std::string_view text) {
+  std::string cell;
+  for (const char c : text) {
+    if (c == '|' || c == '\\') cell += '\\';
+    cell += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return cell;
+}
+
+}  // namespace
+
+Summary summarise(const Plan& plan) {
+  Summary summary;
+  summary.title = plan.graph.name + " on " + plan.cluster.name + ", " +
+                  readable_count(plan.cluster.devices) +
+                  (plan.cluster.devices == 1 ? " device" : " devices");
+  add_facts(plan, summary);
+  SummaryTable tables[] = {memory_table(plan),
+                           operator_table(plan),
+                           redistribution_table(plan),
+                           layer_table(plan),
+                           baseline_table(plan)};
+  for (SummaryTable& table : tables) {
+    if (!table.rows.empty()) summary.tables.push_back(std::move(table));
+  }
+  summary.notes = plan.notes;
+  return summary;
+}
+
+std::string summary_text(const Summary& summary) {
+  std::string text = shortened(summary.title) == summary.title
+                         ? summary.title + "\n"
+                         : markdown_cell(summary.title) + "\n";
+  std::size_t widest = 0;
+  for (const auto& [label, value] : summary.facts) widest = std::max(widest, width(label));
+  for (const auto& [label, value] : summary.facts) {
+    std::string line = "  " + label + std::string(widest - width(label) + 2, ' ');
+    for (const char c : value) line += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    text += trimmed(std::move(line));
+  }
+  for (const SummaryTable& table : summary.tables) text += table_text(table);
+  if (!summary.notes.empty()) text += "\n";
+  for (const std::string& note : summary.notes) text += "note: " + note + "\n";
+  return text;
+}
+
+std::string summary_markdown(const Summary& summary) {
+  std::string text = "# " + markdown_cell(summary.title) + "\n\n| | |\n|---|---|\n";
+  for (const auto& [label, value] : summary.facts) {
+    text += "| " + label + " | " + markdown_cell(value) + " |\n";
+  }
+  for (const SummaryTable& table : summary.tables) {
+    text += "\n## " + table.title + "\n\n|";
+    for (const std::string& column : table.columns) text += " " + column + " |";
+    text += "\n|";
+    for (const bool right : table.right) text += right ? "---:|" : "---|";
+    text += "\n";
+    for (const auto& row : table.rows) {
+      text += "|";
+      for (const std::string& cell : row) text += " " + markdown_cell(cell) + " |";
+      text += "\n";
+    }
+  }
+  if (!summary.notes.empty()) text += "\n";
+  for (const std::string& note : summary.notes) text += "- " + markdown_cell(note) + "\n";
+  return text;
+}
+
+}  // namespace meshplan
