@@ -294,6 +294,20 @@ Layout Layout::without_partial() const {
   return layout;
 }
 
+Result<Layout> Layout::with_partial(const AxisRef& axis, std::optional<Reduction> reduction) const {
+  Result<AxisSet> axes = mesh_.axis_set(axis);
+  if (!axes) return fail(axes.error());
+  PartialList list = partial();
+  for (int i = 0; i < mesh_.ndim(); ++i) {
+    if ((*axes >> i & 1U) != 0) list[at(i)] = reduction;
+  }
+  Layout layout = without_partial();
+  if (Result<void> set = layout.set_partial(list); !set) {
+    return fail(set.error().code, "/axis", set.error().message);
+  }
+  return layout;
+}
+
 Result<void> Layout::check_shape(std::span<const std::int64_t> shape) const {
   if (shape.size() != at(rank_)) {
     return fail(ErrorCode::kValue,

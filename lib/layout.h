@@ -102,6 +102,9 @@ class Layout {
   PartialList partial() const;
   /// The same cuts without pending reductions.
   Layout without_partial() const;
+  /// The same cuts with another pending reduction (or none) on one axis; a flattened name sets all
+  /// its axes. Errors: kConflict (the axis cuts the tensor), those of DeviceMesh::axis_set.
+  Result<Layout> with_partial(const AxisRef& axis, std::optional<Reduction> reduction) const;
 
   /// Errors: kValue where the number of dimensions differs, a size is negative, or a dimension that
   /// several axes cut is not divisible by their product. One axis may cut unevenly: pieces of

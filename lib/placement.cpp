@@ -164,6 +164,21 @@ Result<Placements> parse_placements(std::string_view text) {
   return placements;
 }
 
+bool is_shard(const Placement& placement, std::optional<int> dim) {
+  if (const auto* plain = std::get_if<Shard>(&placement)) return !dim || plain->dim == *dim;
+  const auto* strided = std::get_if<StridedShard>(&placement);
+  return strided != nullptr && (!dim || strided->dim == *dim);
+}
+
+bool is_replicate(const Placement& placement) {
+  return std::holds_alternative<Replicate>(placement);
+}
+
+bool is_partial(const Placement& placement, std::optional<Reduction> reduction) {
+  const auto* partial = std::get_if<Partial>(&placement);
+  return partial != nullptr && (!reduction || partial->reduction == *reduction);
+}
+
 std::size_t hash_value(const Placement& placement) {
   struct Number {
     std::uint64_t operator()(const Replicate&) const { return 0; }

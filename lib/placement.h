@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,6 +64,12 @@ Result<Placement> parse_placement(std::string_view text);
 /// Reads "S(0),R" (commas inside parentheses do not separate). An error's `where` is the index of
 /// the faulty entry, e.g. "/1".
 Result<Placements> parse_placements(std::string_view text);
+
+/// A Shard or StridedShard (of this dimension, if given).
+bool is_shard(const Placement& placement, std::optional<int> dim = std::nullopt);
+bool is_replicate(const Placement& placement);
+/// A Partial (of this reduction, if given).
+bool is_partial(const Placement& placement, std::optional<Reduction> reduction = std::nullopt);
 
 /// Equal placements have equal hashes; the same on every machine.
 std::size_t hash_value(const Placement& placement);
