@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search's own sums against the evaluator, on larger random graphs: to the last bit.
+#include <limits>
+
+#include "search/dp_search.h"
+#include "support/random_graph.h"
+
+namespace meshplan {
+namespace {
+
+using test::Random;
+
+constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
+
+const std::vector<std::vector<std::int64_t>> kMeshes = {
+    {2}, {3}, {4}, {2, 2}, {6}, {2, 3}, {1, 4}, {2, 1, 2}};
+
+/// One graph with the machine and the options that belong to a seed.
+struct Case {
+  explicit Case(std::uint64_t seed, int least_operators, int most_operators)
+      : random(seed), mesh(kMeshes[seed % kMeshes.size()]) {
+    for (const std::int64_t size : mesh) devices *= size;
+    cluster = test::random_cluster(random, devices);
+    options = test::random_options(random, cluster);
+    const bool training = random.chance(85);
+    text = test::RandomGraphText(random, {1, 2, 3, 4, 6, 8, 12, 7})
+               .make(static_cast<int>(random.between(least_operators, most_operators)), training);
+    graph = test::build_graph(text, training);
+  }
+
+  Random random;
+  std::vector<std::int64_t> mesh;
+  std::int64_t devices = 1;
+  Cluster cluster;
+  PriceOptions options;
+  std::string text;
+  Graph graph;
+};
+
+/// A number that looks random but depends on nothing but its arguments.
+std::uint64_t mixed(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
+  std::uint64_t h = seed * 0x9e3779b97f4a7c15u + a * 0xbf58476d1ce4e5b9u + b * 0x94d049bb133111ebu;
+  h ^= h >> 31;
+  h *= 0xd6e8feb86659fd93u;
+  return h ^ (h >> 32);
+}
+
+template <class Array>
+std::uint64_t code_of(const Array& list) {
+  std::uint64_t code = 0;
+  for (const auto entry : list) code = code * 32 + static_cast<std::uint64_t>(entry);
+  return code;
+}
+
+/// Leaves about two thirds of all choices.
+Restrictions random_restrictions(std::uint64_t seed) {
+  Restrictions restrictions;
+  restrictions.strategy = [seed](OperatorId op, const Strategy& strategy) {
+    return mixed(seed, index(op), code_of(strategy.actions)) % 3 != 0;
+  };
+  restrictions.value = [seed](TensorId tensor, const TensorState& state) {
+    return mixed(seed + 1, index(tensor), code_of(state.axes)) % 3 != 0;
+  };
+  restrictions.parameter =
+      [seed](TensorId tensor, const TensorState& state, const ParameterChoice& choice) {
+        return mixed(seed + 2, index(tensor), code_of(state.axes) * 997 + code_of(choice)) % 3 != 0;
+      };
+  return restrictions;
+}
+
+MemoryPrices random_prices(Random& random, int moments) {
+  MemoryPrices prices;
+  for (std::int64_t count = random.between(0, 3); count > 0; --count) {
+    prices.at[static_cast<int>(random.between(0, moments - 1))] =
+        random.pick(std::vector<double>{1e-12, 1e-10, 1e-9, 1e-8, 1e-6});
+  }
+  // sums of whole bytes are exact
+  prices.memory_only = !prices.at.empty() && random.chance(20);
+  if (prices.memory_only) {
+    for (auto& [moment, price] : prices.at) price = 1;
+  }
+  return prices;
+}
+
+TEST_CASE("the search's sums equal the evaluator's for any choices") {
+  int checked = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    Case c(seed, 3, 14);
+    INFO("seed " << seed << ": " << c.text);
+    auto book = PriceBook::make(c.graph, c.cluster, c.mesh, c.options);
+    REQUIRE(book.has_value());
+    const Restrictions restrictions = seed % 3 == 0 ? Restrictions{} : random_restrictions(seed);
+    auto made = PlanProblem::make(**book, restrictions);
+    if (!made) {
+      REQUIRE(made.error().code == ErrorCode::kConflict);
+      continue;
+    }
+    PlanProblem& problem = **made;
+    const int moments = (*book)->flow().moments();
+    for (int round = 0; round < 3; ++round) {
+      const MemoryPrices prices = random_prices(c.random, moments);
+      const PlanProblem::Solution solution = problem.solve(prices);
+      REQUIRE(solution.feasible);
+      REQUIRE(solution.lower_bound <= solution.priced);
+      Decision decision{solution.choice, prices, prices};
+      if (c.random.chance(50)) {
+        decision.late = random_prices(c.random, moments);
+        decision.cut =
+            static_cast<int>(c.random.between(0, static_cast<int>(c.graph.operators.size())));
+      }
+      const PlanProblem::Measured measured = problem.measure(decision);
+      const Evaluation evaluation = evaluate(**book, problem.assignment(decision));
+      REQUIRE(measured.objective == evaluation.objective);
+      REQUIRE(measured.profile == evaluation.profile);
+      REQUIRE(measured.peak == evaluation.peak);
+      REQUIRE(measured.peak_moment == evaluation.peak_moment);
+      Bytes kinds = 0;
+      for (const Bytes bytes : evaluation.at_peak) kinds += bytes;
+      REQUIRE(kinds == evaluation.peak);
+      if (prices.at.empty()) {
+        REQUIRE(solution.exact);
+        if (decision.late.at.empty()) REQUIRE(solution.priced == measured.objective.value);
+      }
+      ++checked;
+    }
+  }
+  CHECK(checked > 240);
+}
+
+TEST_CASE("a priced sum is the objective plus the priced bytes, rounded down") {
+  for (std::uint64_t seed = 200; seed < 260; ++seed) {
+    Case c(seed, 3, 10);
+    INFO("seed " << seed << ": " << c.text);
+    auto book = PriceBook::make(c.graph, c.cluster, c.mesh, c.options);
+    REQUIRE(book.has_value());
+    auto made = PlanProblem::make(**book, {});
+    REQUIRE(made.has_value());
+    MemoryPrices prices = random_prices(c.random, (*book)->flow().moments());
+    prices.memory_only = false;
+    const PlanProblem::Solution solution = (*made)->solve(prices);
+    const PlanProblem::Measured measured = (*made)->measure({solution.choice, prices, prices});
+    double priced = measured.objective.value;
+    for (const auto& [moment, price] : prices.at)
+      priced += price * static_cast<double>(measured.profile[static_cast<std::size_t>(moment)]);
+    // every table entry is rounded down by less than one step of the price grid
+    REQUIRE(solution.priced <= priced * (1 + 1e-12));
+    REQUIRE(solution.priced >= priced * (1 - 1e-12) - 200 * std::ldexp(1.0, -40));
+  }
+}
+
+TEST_CASE("a plan within a limit fits, and its bound is none too high") {
+  int found_plans = 0;
+  int impossible = 0;
+  int open = 0;
+  for (std::uint64_t seed = 400; seed < 460; ++seed) {
+    Case c(seed, 5, 16);
+    INFO("seed " << seed << ": " << c.text);
+    auto book = PriceBook::make(c.graph, c.cluster, c.mesh, c.options);
+    REQUIRE(book.has_value());
+    auto made = PlanProblem::make(**book, {});
+    REQUIRE(made.has_value());
+    PlanProblem& problem = **made;
+    const MemorySearchResult free = memory_search(problem, kUnlimited);
+    REQUIRE(free.decision.has_value());
+    REQUIRE(free.proven_optimal);
+    const Bytes peak = problem.measure(*free.decision).peak;
+    for (const int percent : {30, 70, 85, 93, 99}) {
+      const Bytes limit = peak / 100 * percent;
+      INFO("limit " << limit << " of " << peak);
+      const MemorySearchResult found = memory_search(problem, limit);
+      if (found.min_memory) {
+        REQUIRE_FALSE(found.decision.has_value());
+        REQUIRE(*found.min_memory > limit);
+        ++impossible;
+      }
+      REQUIRE(found.lower_bound >= free.objective.value);
+      if (!found.decision && !found.min_memory) ++open;
+      if (!found.decision) continue;
+      ++found_plans;
+      const Evaluation evaluation = evaluate(**book, problem.assignment(*found.decision));
+      REQUIRE(evaluation.peak <= limit);
+      REQUIRE(evaluation.objective == found.objective);
+      REQUIRE(found.lower_bound <= found.objective.value);
+      REQUIRE(found.proven_optimal == (found.lower_bound >= found.objective.value));
+    }
+  }
+  INFO(found_plans << " plans, " << impossible << " proven impossible, " << open << " open");
+  CHECK(found_plans > 40);
+  CHECK(impossible > 40);
+  CHECK(open * 20 < found_plans + impossible);
+}
+
+TEST_CASE("the search gives the same plan on one thread and on four") {
+  for (std::uint64_t seed = 600; seed < 630; ++seed) {
+    Case c(seed, 4, 10);
+    INFO("seed " << seed << ": " << c.text);
+    DpOptions options;
+    options.prices = c.options;
+    options.memory_limit = kUnlimited;
+    const std::vector<MeshShape> meshes = auto_meshes(c.cluster);
+    std::optional<DpOutcome> before;
+    for (const int percent : {100, 70}) {
+      auto run = [&](unsigned threads) {
+        options.threads = threads;
+        auto outcome = dp_search(c.graph, c.cluster, meshes, options);
+        REQUIRE(outcome.has_value());
+        return std::move(*outcome);
+      };
+      const DpOutcome one = run(1);
+      const DpOutcome four = run(4);
+      REQUIRE(one.index() == four.index());
+      if (const auto* plan = std::get_if<DpResult>(&one)) {
+        const DpResult& other = std::get<DpResult>(four);
+        REQUIRE(plan->mesh.shape == other.mesh.shape);
+        REQUIRE(plan->mesh.axes == other.mesh.axes);
+        REQUIRE(plan->assignment == other.assignment);
+        REQUIRE(plan->evaluation.objective == other.evaluation.objective);
+        REQUIRE(plan->evaluation.profile == other.evaluation.profile);
+        REQUIRE(plan->lower_bound == other.lower_bound);
+        REQUIRE(plan->lower_bound <= plan->evaluation.objective.value);
+        REQUIRE(plan->optimal == other.optimal);
+        if (percent == 100) options.memory_limit = plan->evaluation.peak / 100 * 70;
+      } else {
+        REQUIRE(std::get<NoPlan>(one).min_memory == std::get<NoPlan>(four).min_memory);
+        REQUIRE(std::get<NoPlan>(one).moment == std::get<NoPlan>(four).moment);
+        REQUIRE(std::get<NoPlan>(one).mesh.shape == std::get<NoPlan>(four).mesh.shape);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshplan
