@@ -49,5 +49,7 @@ function(meshplan_module name)
   target_include_directories(meshplan_${name} PUBLIC $<BUILD_INTERFACE:${root}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/meshplan>)
   target_compile_features(meshplan_${name} PUBLIC cxx_std_20)
   list(TRANSFORM ARG_DEPENDS PREPEND meshplan::)
+  # libraries of headers only are none of a user's business: no header of ours includes them
+  list(TRANSFORM ARG_EXTERNAL REPLACE "(nlohmann_json::.*|Eigen3::.*)" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(meshplan_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_EXTERNAL} $<BUILD_INTERFACE:meshplan_warnings>)
 endfunction()

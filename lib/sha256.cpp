@@ -39,17 +39,17 @@ constexpr std::array<std::uint32_t, 64> first_primes() {
   return primes;
 }
 
+constexpr std::array<std::uint32_t, 64> kPrimes = first_primes();
+
 constexpr Words round_constants() {
   Words constants{};
-  for (std::size_t i = 0; i < constants.size(); ++i) {
-    constants[i] = root_fraction<3>(first_primes()[i]);
-  }
+  for (std::size_t i = 0; i < constants.size(); ++i) constants[i] = root_fraction<3>(kPrimes[i]);
   return constants;
 }
 
 constexpr State initial_state() {
   State state{};
-  for (std::size_t i = 0; i < state.size(); ++i) state[i] = root_fraction<2>(first_primes()[i]);
+  for (std::size_t i = 0; i < state.size(); ++i) state[i] = root_fraction<2>(kPrimes[i]);
   return state;
 }
 

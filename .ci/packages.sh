@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian packages that building (build), testing (test) or checking (check) needs and
+# that are not there yet. With nothing missing, apt is not touched and no rights are needed.
+# Usage: packages.sh build|test|check
+set -euo pipefail
+
+need="${1:-build}"
+missing=()
+
+# A program may come from anywhere on the PATH.
+need_program() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
+# A header may lie wherever compilers look without being told.
+need_header() {
+  local folder
+  for folder in /usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu"; do
+    if [ -e "$folder/$1" ]; then return; fi
+  done
+  missing+=("$2")
+}
+
+need_program cmake cmake
+need_program c++ g++
+need_program ninja ninja-build
+need_header CLI/CLI.hpp libcli11-dev
+need_header nlohmann/json.hpp nlohmann-json3-dev
+need_header eigen3/Eigen/Core libeigen3-dev
+need_header spdlog/spdlog.h libspdlog-dev
+need_header zlib.h zlib1g-dev
+if [ "$need" != build ]; then
+  need_header catch2 catch2
+fi
+if [ "$need" = check ]; then
+  need_program clang++ clang
+  need_program clang-format clang-format
+  need_program clang-tidy clang-tidy
+fi
+if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
+
+if ! command -v apt-get >/dev/null 2>&1; then
+  echo "error: these Debian packages, or their equals on this system, are needed: ${missing[*]}" >&2
+  exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+  echo "error: packages are missing; as root, run this and then this script again:" >&2
+  echo "  apt-get install --no-install-recommends ${missing[*]}" >&2
+  exit 1
+fi
+
+echo "Installing ${missing[*]}"
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+if ! {
+  apt-get update -q &&
+    apt-get install -q -y --no-install-recommends "${missing[@]}"
+} </dev/null >"$log" 2>&1; then
+  cat "$log" >&2
+  echo "error: apt-get could not install ${missing[*]}" >&2
+  exit 1
+fi
