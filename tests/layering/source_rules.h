@@ -159,7 +159,8 @@ class SourceRules {
     const std::string module = target.substr(0, target.find('/'));
     const auto their_rank = rank(module);
     if (folder == "tests") {
-      if (!their_rank && !std::filesystem::exists(root_ / "tests" / target)) {
+      if (!their_rank && !std::filesystem::exists(root_ / "tests" / target) &&
+          !std::filesystem::exists((root_ / path).parent_path() / target)) {
         add(path, line, "\"" + target + "\" is neither a module's header nor one of the tests");
       }
       return;

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long `meshplan plan` takes on real models, and how good its proof is: whole runs of the
+// program, from the start of the process to its end, reading and writing files included. Prints a
+// Markdown table (docs/benchmarks.md); ends with 1 where a run fails.
+// Usage: plan_bench [RUNS]    (default 5; the median is printed)
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "plan/plan_json.h"
+
+using namespace meshplan;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  const char* label;
+  const char* config;                ///< in configs/models
+  std::vector<std::string> import_;  ///< further arguments of `import hf`
+  std::vector<std::string> plan;     ///< further arguments of `plan`
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> kCases = {
+      {"Llama-2-7B, 16 devices, mesh auto",
+       "llama2_7b",
+       {"--batch", "64", "--seq", "4096"},
+       {"--cluster", "dgx-a100-80g", "--devices", "16", "--mesh", "auto", "--microbatches", "2"}},
+      {"the same, 1 thread",
+       "llama2_7b",
+       {"--batch", "64", "--seq", "4096"},
+       {"--cluster",
+        "dgx-a100-80g",
+        "--devices",
+        "16",
+        "--mesh",
+        "auto",
+        "--microbatches",
+        "2",
+        "--threads",
+        "1"}},
+      {"Llama-2-7B, 16 devices, mesh auto, 4 micro-batches",
+       "llama2_7b",
+       {"--batch", "64", "--seq", "4096"},
+       {"--cluster", "dgx-a100-80g", "--devices", "16", "--mesh", "auto", "--microbatches", "4"}},
+      {"the same with 64 layers",
+       "llama2_7b",
+       {"--batch", "64", "--seq", "4096", "--layers", "64"},
+       {"--cluster", "dgx-a100-80g", "--devices", "16", "--mesh", "auto", "--microbatches", "4"}},
+      {"Llama-2-70B, 512 devices, mesh 64x8",
+       "llama2_70b",
+       {"--batch", "512", "--seq", "4096"},
+       {"--cluster",
+        "dgx-a100-80g",
+        "--devices",
+        "512",
+        "--mesh",
+        "dp=64,tp=8",
+        "--microbatches",
+        "4"}},
+  };
+  return kCases;
+}
+
+struct Run {
+  int exit_code = -1;
+  double seconds = 0;
+  double cpu_seconds = 0;
+  double peak_mib = 0;
+};
+
+/// Runs the program with its standard output thrown away.
+Run run(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words{MESHPLAN_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  Run result;
+  const auto start = std::chrono::steady_clock::now();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int nowhere = ::open("/dev/null", O_WRONLY);
+    if (nowhere >= 0) ::dup2(nowhere, 1);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  rusage usage{};
+  if (child < 0 || ::wait4(child, &status, 0, &usage) != child) return result;
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  result.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  result.peak_mib = static_cast<double>(usage.ru_maxrss) / 1024;
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Prints the case's row; the median of its wall times, or nothing where a run failed.
+std::optional<double> bench(const Case& it, int runs, const fs::path& folder) {
+  const std::string graph = (folder / "graph.json").string();
+  const std::string plan_file = (folder / "plan.json").string();
+  std::vector<std::string> import_{
+      "import", "hf", MESHPLAN_SOURCE_DIR "/configs/models/" + std::string(it.config) + ".json"};
+  import_.insert(import_.end(), it.import_.begin(), it.import_.end());
+  import_.insert(import_.end(), {"-o", graph});
+  if (run(import_).exit_code != 0) return std::nullopt;
+
+  std::vector<std::string> arguments{"plan", graph};
+  arguments.insert(arguments.end(), it.plan.begin(), it.plan.end());
+  arguments.insert(arguments.end(), {"-o", plan_file});
+  std::vector<double> wall;
+  std::vector<double> cpu;
+  double peak = 0;
+  for (int i = 0; i < runs; ++i) {
+    const Run result = run(arguments);
+    if (result.exit_code != 0) return std::nullopt;
+    wall.push_back(result.seconds);
+    cpu.push_back(result.cpu_seconds);
+    peak = std::max(peak, result.peak_mib);
+  }
+
+  std::ifstream file(plan_file, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const Result<Plan> plan = read_plan(text, plan_file);
+  if (!plan) {
+    std::fprintf(stderr, "%s\n", to_string(plan.error()).c_str());
+    return std::nullopt;
+  }
+  std::string mesh;
+  for (const auto size : plan->mesh.shape) mesh += (mesh.empty() ? "" : "x") + std::to_string(size);
+  std::printf("| %s | %.3f | %.3f | %.0f | %s | %.4f | %s |\n",
+              it.label,
+              median(wall),
+              median(cpu),
+              peak,
+              mesh.c_str(),
+              plan->result.objective ? plan->result.objective->value : 0.0,
+              plan->result.gap ? (std::to_string(100 * *plan->result.gap) + " %").c_str() : "-");
+  std::fflush(stdout);
+  return median(wall);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int runs = 5;
+  if (argc > 2 || (argc == 2 &&
+                   (std::from_chars(argv[1], argv[1] + std::string_view(argv[1]).size(), runs).ec !=
+                        std::errc{} ||
+                    runs < 1))) {
+    std::fprintf(stderr, "usage: plan_bench [RUNS]\n");
+    return 2;
+  }
+  std::string pattern = (fs::temp_directory_path() / "meshplan-bench-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) return EXIT_FAILURE;
+  std::printf(
+      "| job | wall s | CPU s | MiB | mesh | objective s | gap |\n|---|---|---|---|---|---|---|\n");
+  bool failed = false;
+  for (const Case& it : cases()) {
+    if (!bench(it, runs, pattern)) {
+      std::fprintf(stderr, "%s: failed\n", it.label);
+      failed = true;
+    }
+  }
+  std::error_code ignored;
+  fs::remove_all(pattern, ignored);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
