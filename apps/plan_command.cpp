@@ -1,95 +1,395 @@
 // SPDX-License-Identifier: Apache-2.0
 // meshplan plan GRAPH: graph + cluster -> plan.
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
+
+#include <spdlog/spdlog.h>
 
 #include "apps/cluster_reader.h"
 #include "apps/command.h"
+#include "apps/constraints_reader.h"
 #include "graph/graph_document.h"
 #include "graph/quantity.h"
+#include "lib/device_mesh.h"
+#include "lib/nearest_name.h"
 #include "plan/build_plan.h"
 #include "plan/plan_json.h"
+#include "plan/plan_summary.h"
+#include "plan/readable.h"
+#include "search/baselines.h"
+#include "search/constraint_restrictions.h"
+#include "search/dimension_roles.h"
 #include "search/dp_search.h"
 
 namespace meshplan {
 namespace {
 
+/// Meshes of more axes are not searched: tables grow with the fourth power of the states.
+constexpr std::size_t kMostSearchedAxes = 3;
+
 struct PlanCommandOptions {
   std::string graph;
   std::string cluster;
-  std::int64_t devices = 0;
+  std::optional<std::int64_t> devices;
   std::string mesh = "auto";
   std::string search = "auto";
+  std::string constraints;
   std::string mode = "training";
   std::string optimizer = "adamw";
   std::int64_t microbatches = 1;
   std::string overlap;
   std::string memory_limit;
   std::string unknown_operators = "error";
+  std::vector<std::string> baselines;
 };
 
-}  // namespace
+Unexpected<Error> usage(const std::string& option, const std::string& message) {
+  return fail(ErrorCode::kUsage, option, message);
+}
+
+/// "dp=16,tp=8".
+Result<MeshShape> parse_mesh(const std::string& text) {
+  MeshShape mesh;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::size_t equals = part.find('=');
+    std::int64_t size = 0;
+    const char* number = part.data() + (equals == std::string::npos ? part.size() : equals + 1);
+    const auto [rest, status] = std::from_chars(number, part.data() + part.size(), size);
+    if (equals == std::string::npos || equals == 0 || status != std::errc() ||
+        rest != part.data() + part.size()) {
+      return usage(
+          "--mesh",
+          "\"" + text + "\" is no mesh; expected \"auto\" or axes with sizes, e.g. dp=16,tp=8");
+    }
+    mesh.axes.push_back(part.substr(0, equals));
+    mesh.shape.push_back(size);
+    begin = end + 1;
+  }
+  return mesh;
+}
+
+Result<void> check_mesh(const MeshShape& shape, const Cluster& cluster, const std::string& option) {
+  auto mesh = DeviceMesh::make(shape.shape, shape.axes);
+  if (!mesh) return usage(option, mesh.error().message);
+  if (mesh->size() != cluster.devices()) {
+    return usage(option,
+                 "the mesh has " + std::to_string(mesh->size()) + " devices, the cluster " +
+                     std::to_string(cluster.devices()) + " (see --devices)");
+  }
+  if (shape.shape.size() > kMostSearchedAxes) {
+    return usage(option,
+                 "plans are searched on meshes of at most " + std::to_string(kMostSearchedAxes) +
+                     " axes, this one has " + std::to_string(shape.shape.size()));
+  }
+  return {};
+}
+
+/// "gradient=0.8,gather=0.5" over the cluster's fractions.
+Result<void> parse_overlap(const std::string& text, Overlap& overlap) {
+  const std::pair<const char*, double*> kinds[] = {{"gradient", &overlap.gradient},
+                                                   {"gather", &overlap.gather},
+                                                   {"ring", &overlap.ring},
+                                                   {"activation", &overlap.activation},
+                                                   {"expert", &overlap.expert}};
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::string name = part.substr(0, part.find('='));
+    const auto kind = std::find_if(
+        std::begin(kinds), std::end(kinds), [&](const auto& k) { return name == k.first; });
+    if (kind == std::end(kinds)) {
+      std::vector<std::string> names;
+      for (const auto& k : kinds) names.emplace_back(k.first);
+      return usage(
+          "--overlap",
+          "\"" + name +
+              "\" is no kind of communication (gradient, gather, ring, activation, expert)" +
+              nearest_name_hint(name, names));
+    }
+    auto fraction = part.size() > name.size()
+                        ? parse_quantity(part.substr(name.size() + 1), Unit::kRatio)
+                        : Result<double>(-1.0);
+    if (!fraction || !(*fraction >= 0 && *fraction <= 1))
+      return usage("--overlap",
+                   "\"" + part + "\": expected a fraction from 0 to 1, e.g. gradient=0.8");
+    *kind->second = *fraction;
+    begin = end + 1;
+  }
+  return {};
+}
+
+/// Everything that a search needs, read and checked.
+struct PlanRequest {
+  Graph graph;
+  Cluster cluster;
+  std::optional<Constraints> constraints;
+  std::vector<MeshShape> meshes;
+  bool mesh_is_given = false;
+  DpOptions dp;
+};
+
+Result<PlanRequest> read_request(const PlanCommandOptions& options, const CommonOptions& common) {
+  PlanRequest request;
+  auto cluster = load_cluster(options.cluster);
+  if (cluster && options.devices) cluster = cluster->resized(*options.devices);
+  if (!cluster) return fail(cluster.error());
+  request.cluster = std::move(*cluster);
+  if (options.mesh != "auto") {
+    auto mesh = parse_mesh(options.mesh);
+    if (!mesh) return fail(mesh.error());
+    if (auto done = check_mesh(*mesh, request.cluster, "--mesh"); !done) return fail(done.error());
+    request.meshes = {std::move(*mesh)};
+    request.mesh_is_given = true;
+  }
+  request.dp.prices.microbatches = options.microbatches;
+  request.dp.prices.optimizer = *parse_optimizer(options.optimizer);
+  request.dp.prices.overlap = request.cluster.efficiency.overlap;
+  if (auto done = parse_overlap(options.overlap, request.dp.prices.overlap); !done)
+    return fail(done.error());
+  request.dp.memory_limit =
+      static_cast<Bytes>(static_cast<double>(request.cluster.usable_memory()) /
+                         (1 + request.cluster.efficiency.allocator_reserve));
+  if (!options.memory_limit.empty()) {
+    auto limit = parse_bytes(options.memory_limit);
+    if (!limit) return usage("--memory-limit", limit.error().message);
+    request.dp.memory_limit = *limit;
+  }
+  request.dp.threads =
+      common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
+
+  auto text = read_file(options.graph);
+  if (!text) return fail(text.error());
+  auto graph = read_graph(
+      *text,
+      options.graph,
+      {options.mode == "training", options.microbatches, options.unknown_operators == "replicate"});
+  if (!graph) return fail(graph.error());
+  request.graph = std::move(*graph);
+  if (request.graph.operators.empty())
+    return fail(
+        ErrorCode::kValue, options.graph + ": /operators", "the graph has no operator to place");
+
+  if (!options.constraints.empty()) {
+    auto constraints = load_constraints(options.constraints);
+    if (!constraints) return fail(constraints.error());
+    if (auto done = check_constraints(*constraints, request.graph); !done)
+      return fail(done.error());
+    if (constraints->mesh && !request.mesh_is_given) {
+      const MeshShape mesh{constraints->mesh->shape, constraints->mesh->axes};
+      if (auto done = check_mesh(mesh, request.cluster, options.constraints + ": /mesh"); !done)
+        return fail(ErrorCode::kConflict, done.error().where, done.error().message);
+      request.meshes = {mesh};
+      request.mesh_is_given = true;
+    }
+    request.constraints = std::move(*constraints);
+  }
+  if (!request.mesh_is_given) request.meshes = auto_meshes(request.cluster);
+  return request;
+}
+
+PlanOptions plan_options(const PlanCommandOptions& options,
+                         const PlanRequest& request,
+                         const CommonOptions& common) {
+  PlanOptions made;
+  made.search = options.search;
+  made.mode = options.mode;
+  made.optimizer = options.optimizer;
+  made.microbatches = options.microbatches;
+  const Overlap& overlap = request.dp.prices.overlap;
+  made.overlap = {{"gradient", overlap.gradient},
+                  {"gather", overlap.gather},
+                  {"ring", overlap.ring},
+                  {"activation", overlap.activation},
+                  {"expert", overlap.expert}};
+  made.seed = common.seed;
+  made.others["mesh"] = options.mesh;
+  if (options.devices) made.others["devices"] = *options.devices;
+  if (!options.memory_limit.empty()) made.others["memory_limit"] = request.dp.memory_limit;
+  if (!options.constraints.empty()) made.others["constraints"] = options.constraints;
+  if (options.unknown_operators != "error")
+    made.others["unknown_operators"] = options.unknown_operators;
+  if (!options.baselines.empty()) made.others["baseline"] = options.baselines;
+  return made;
+}
+
+/// Reports why nothing fits and what would help; exit code 4.
+int report_no_plan(const NoPlan& none,
+                   const PlanRequest& request,
+                   PlanContext context,
+                   const CommonOptions& common) {
+  const Bytes limit = request.dp.memory_limit;
+  std::string message = "no plan fits the memory limit of " + readable_bytes(limit) + " per device";
+  if (none.min_memory > 0) {
+    message += ": at the tightest moment, " + none.moment + ", every plan needs at least " +
+               readable_bytes(none.min_memory) + ", " + readable_bytes(none.min_memory - limit) +
+               " more";
+  }
+  message +=
+      ". What would help: more devices (--devices), smaller micro-batches (--microbatches), a "
+      "smaller optimizer state (--optimizer)";
+  report({ErrorCode::kConflict, "", message});
+  if (common.format == "json") {
+    context.result.status = PlanStatus::kInfeasible;
+    if (none.min_memory > 0) context.result.min_memory = none.min_memory;
+    Plan plan = infeasible_plan(request.graph, request.cluster, context);
+    plan.mesh.shape = none.mesh.shape;
+    plan.mesh.axes = none.mesh.axes;
+    plan.memory.moment = none.moment;
+    if (auto done = write_output("", write_plan(plan)); !done) return report(done.error());
+  }
+  return kNoPlan;
+}
+
+PlanBaseline baseline_of(const std::string& name, const PlanRequest& request) {
+  PlanBaseline made;
+  made.name = name;
+  auto price = price_baseline(name, request.graph, request.cluster, request.meshes, request.dp);
+  if (!price) {
+    made.fits = false;
+    made.note = price.error().message;
+    return made;
+  }
+  made.objective = price->objective;
+  made.step_time = price->step_time;
+  made.peak_memory = price->peak;
+  made.fits = price->fits;
+  made.note = "mesh";
+  for (std::size_t axis = 0; axis < price->mesh.shape.size(); ++axis)
+    made.note += (axis == 0 ? " " : "x") + std::to_string(price->mesh.shape[axis]);
+  return made;
+}
 
 int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
-  auto text = read_file(options.graph);
-  if (!text) return report(text.error());
-  GraphOptions graph_options;
-  graph_options.training = options.mode == "training";
-  graph_options.microbatches = options.microbatches;
-  auto graph = read_graph(*text, options.graph, graph_options);
-  if (!graph) return report(graph.error());
-  auto cluster = load_cluster(options.cluster);
-  if (!cluster) return report(cluster.error());
-  if (options.devices > 0) {
-    cluster = cluster->resized(options.devices);
-    if (!cluster) return report(cluster.error());
+  auto request = read_request(options, common);
+  if (!request) return report(request.error());
+  RestrictionsOf restrictions;
+  if (request->constraints) {
+    restrictions = [&](PriceBook& book, const MeshShape& shape) -> Result<Restrictions> {
+      auto mesh = DeviceMesh::make(shape.shape, shape.axes);
+      if (!mesh) return fail(mesh.error());
+      auto bound = bind_constraints(*request->constraints, request->graph, *mesh);
+      if (!bound) return fail(bound.error());
+      return restrictions_from(*bound, book);
+    };
   }
-  DpOptions dp;
-  dp.prices.microbatches = options.microbatches;
-  dp.prices.optimizer = *parse_optimizer(options.optimizer);
-  dp.prices.overlap = cluster->efficiency.overlap;
-  dp.memory_limit = cluster->usable_memory();
-  dp.threads = common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
-  std::vector<MeshShape> meshes = auto_meshes(*cluster);
-  if (options.mesh != "auto") {
-    MeshShape m;
-    std::int64_t a = 0, b = 0;
-    if (sscanf(options.mesh.c_str(), "%ldx%ld", &a, &b) == 2) m.shape = {a, b}, m.axes = {"d0", "d1"};
-    else m.shape = {a}, m.axes = {"d0"};
-    meshes = {m};
+  auto outcome =
+      dp_search(request->graph, request->cluster, request->meshes, request->dp, restrictions);
+  if (!outcome) {
+    Error error = outcome.error();
+    if (error.where.empty())
+      error.where = options.constraints.empty() ? options.graph : options.constraints;
+    return report(error);
   }
-  auto outcome = dp_search(*graph, *cluster, meshes, dp);
-  if (!outcome) return report(outcome.error());
-  if (auto* none = std::get_if<NoPlan>(&*outcome)) {
-    std::printf("no plan: needs %ld\n", none->min_memory);
-    return kNoPlan;
-  }
-  auto& result = std::get<DpResult>(*outcome);
   PlanContext context;
-  context.axes = result.mesh.axes;
-  context.memory_limit = dp.memory_limit;
-  context.result.objective = result.evaluation.objective;
-  context.result.lower_bound = Seconds{result.lower_bound};
-  context.result.gap = 1 - result.lower_bound / result.evaluation.objective.value;
-  Plan plan = build_plan(*result.book, result.assignment, result.evaluation, context);
-  std::fprintf(stderr, "mesh %ldx%ld objective %.6f bound %.6f gap %.4f%% step %.4f peak %.2f GiB mfu %.3f\n", result.mesh.shape[0], result.mesh.shape.size() > 1 ? result.mesh.shape[1] : 1, result.evaluation.objective.value, result.lower_bound, 100 * *context.result.gap, result.evaluation.step_time.value, double(result.evaluation.peak) / (1 << 30), plan.cost.model_flops_utilization);
-  if (auto ok = write_output(common.output, write_plan(plan)); !ok) return report(ok.error());
+  context.version = MESHPLAN_VERSION;
+  context.options = plan_options(options, *request, common);
+  context.memory_limit = request->dp.memory_limit;
+  context.result.found_by = "dp";
+  if (const NoPlan* none = std::get_if<NoPlan>(&*outcome))
+    return report_no_plan(*none, *request, std::move(context), common);
+
+  DpResult& found = std::get<DpResult>(*outcome);
+  const double objective = found.evaluation.objective.value;
+  context.axes =
+      request->mesh_is_given ? found.mesh.axes : axis_names_by_use(*found.book, found.assignment);
+  context.result.status = found.optimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+  context.result.objective = found.evaluation.objective;
+  context.result.lower_bound = Seconds{found.lower_bound};
+  context.result.gap = objective > 0 ? (objective - found.lower_bound) / objective : 0.0;
+  if (request->constraints) {
+    auto mesh = DeviceMesh::make(found.mesh.shape, found.mesh.axes);
+    auto bound = bind_constraints(*request->constraints, request->graph, *mesh);
+    for (const auto& [tensor, choices] : bound->tensors) context.constrained.insert(tensor);
+  }
+  Plan plan = build_plan(*found.book, found.assignment, found.evaluation, context);
+  for (const std::string& name : options.baselines)
+    plan.baselines.push_back(baseline_of(name, *request));
+
+  const bool to_file = !common.output.empty() && common.output != "-";
+  if (to_file) {
+    if (auto done = write_output(common.output, write_plan(plan)); !done)
+      return report(done.error());
+  }
+  std::string shown;
+  if (common.format == "json") {
+    shown = write_plan(plan);
+  } else if (common.format == "markdown") {
+    shown = summary_markdown(summarise(plan));
+  } else {
+    shown = common.output == "-" ? write_plan(plan) : summary_text(summarise(plan));
+  }
+  if (auto done = write_output("", shown); !done) return report(done.error());
   return kDone;
 }
 
+}  // namespace
+
 RunCommand define_plan(CLI::App& app, CommonOptions& common) {
   auto options = std::make_shared<PlanCommandOptions>();
-  app.add_option("GRAPH", options->graph, "Computation graph (meshplan.graph/1.0)")->required();
-  app.add_option("--cluster", options->cluster, "Cluster file or name")->required();
-  app.add_option("--devices", options->devices, "Number of devices");
-  app.add_option("--mesh", options->mesh, "Mesh");
-  app.add_option("--mode", options->mode, "Mode");
-  app.add_option("--microbatches", options->microbatches, "M");
+  app.add_option(
+         "GRAPH", options->graph, "Computation graph, meshplan.graph/1.0 (\"-\": standard input)")
+      ->required();
+  app.add_option("--cluster", options->cluster, "Cluster file, or the name of a shipped one")
+      ->required()
+      ->type_name("C");
+  app.add_option("--devices", options->devices, "Use the cluster with this many devices")
+      ->check(CLI::Range(std::int64_t{1}, kMaxDevices))
+      ->type_name("N");
+  app.add_option("--mesh",
+                 options->mesh,
+                 "Device mesh, e.g. dp=16,tp=8, or auto: all meshes of one or two axes")
+      ->type_name("MESH")
+      ->capture_default_str();
+  app.add_option("--search", options->search, "Which search; auto takes the best one for the graph")
+      ->check(CLI::IsMember({"auto", "dp"}))
+      ->type_name("auto|dp")
+      ->capture_default_str();
+  app.add_option("--constraints", options->constraints, "What is fixed, meshplan.constraints/1.0")
+      ->type_name("FILE");
+  app.add_option("--mode", options->mode, "With gradients and optimizer, or the forward pass alone")
+      ->check(CLI::IsMember({"training", "inference"}))
+      ->type_name("training|inference")
+      ->capture_default_str();
+  app.add_option("--optimizer", options->optimizer, "Its state takes memory and time")
+      ->check(CLI::IsMember({"adamw", "adam", "sgd", "momentum", "adafactor", "none"}))
+      ->type_name("adamw|adam|sgd|momentum|adafactor|none")
+      ->capture_default_str();
+  app.add_option("--microbatches",
+                 options->microbatches,
+                 "Passes per step; divides the dimension \"batch\"")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
+      ->type_name("M")
+      ->capture_default_str();
+  app.add_option("--overlap",
+                 options->overlap,
+                 "Fractions of communication hidden behind computation, over the cluster's: "
+                 "gradient=0.8,gather=0.8,ring=0.8,activation=0,expert=0")
+      ->type_name("KIND=F,...");
+  app.add_option("--memory-limit",
+                 options->memory_limit,
+                 "Memory per device that a plan may use, e.g. 64GiB (default: the device's without "
+                 "reserves)")
+      ->type_name("SIZE");
+  app.add_option("--unknown-operators",
+                 options->unknown_operators,
+                 "Operators without a rule: an error, or accepted as replicated")
+      ->check(CLI::IsMember({"error", "replicate"}))
+      ->type_name("error|replicate")
+      ->capture_default_str();
+  app.add_option("--baseline", options->baselines, "Also price a textbook plan (may be repeated)")
+      ->check(CLI::IsMember({"ddp", "zero1", "zero2", "fsdp", "megatron", "megatron-sp"}))
+      ->type_name("ddp|zero1|zero2|fsdp|megatron|megatron-sp")
+      ->take_all();
   return [options, &common] { return run_plan(*options, common); };
 }
 

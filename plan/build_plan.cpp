@@ -87,7 +87,7 @@ class PlanBuilder {
       entry.name = tensor.name;
       entry.shape = tensor.shape;
       entry.dtype = dtype_name(tensor.dtype);
-      entry.reason = "cost";
+      entry.reason = context_.constrained.contains(id) ? "constraint" : "cost";
       const TensorState state = root_state(id);
       if (tensor.role == Role::kParameter && !tensor.uses.empty()) {
         const ParameterPrice price = parameter(id);

@@ -2,6 +2,7 @@
 // From an assignment to the plan document: placements, redistributions, groups, costs, memory.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct PlanContext {
   PlanOptions options;
   std::vector<std::string> axes;  ///< names of the mesh axes
   PlanResult result;
+  std::set<TensorId> constrained;  ///< tensors whose placements the user fixed
   Bytes memory_limit = 0;
 };
 
