@@ -1,0 +1,676 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saved values, memory and times of the whole step.
+//
+// Moments: operator i of N runs forward at moment i and backward at moment 2N - 1 - i. Everything
+// that occupies memory does so over a range of moments that follows from who reads it when
+// (docs/cost_model.md, "Memory"); the walk adds the ranges up and finds the fullest moment. Times
+// are added up the same way, and the simulated step is repeated on two tracks.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "plan/check_plan_parts.h"
+
+namespace meshplan::checking {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// Operators that read or save what hangs below a point of a tree, views seen through.
+struct Readers {
+  int first = -1;  ///< operator number
+  int last = -1;
+  int first_saver = -1;
+  int last_saver = -1;
+
+  static int earlier(int a, int b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
+  void join(const Readers& other) {
+    first = earlier(first, other.first);
+    first_saver = earlier(first_saver, other.first_saver);
+    last = std::max(last, other.last);
+    last_saver = std::max(last_saver, other.last_saver);
+  }
+};
+
+/// What the walk needs to know about a tensor's tree.
+struct TreeLife {
+  std::vector<Readers> below_node;
+  std::vector<Readers> below_edge;
+  std::vector<bool> saves;   ///< per edge: the far side's value is needed by the backward
+  std::vector<bool> stored;  ///< per node: kept there for several, or by its producer
+};
+
+enum Kind : std::size_t {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kActivations,
+  kGathered,
+  kBuffers,
+  kWorkspace,
+  kKinds
+};
+
+struct Track {
+  Seconds compute;
+  Seconds blocking;
+  Seconds before;  ///< gathers that the moment waits for, started with the moment before
+  Seconds beside;
+  Seconds after;
+  Seconds after_last;
+};
+
+class Totals {
+ public:
+  explicit Totals(Context& context)
+      : context_(context),
+        graph_(context.graph),
+        operators_(static_cast<int>(context.graph.operators.size())),
+        moments_(operators_ * (context.graph.training ? 2 : 1)),
+        changes_(kKinds, std::vector<Bytes>(at(moments_) + 1, 0)),
+        tracks_(at(moments_)),
+        lives_(context.graph.tensors.size()) {}
+
+  void run() {
+    measure();
+    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) check_saved(t);
+    for (int i = 0; i < operators_; ++i) add_operator(i);
+    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) add_tensor(t);
+    compare_memory();
+    compare_times();
+  }
+
+ private:
+  int backward_of(int op) const { return moments_ - 1 - op; }
+  const TensorView& view(std::size_t tensor) const { return context_.tensors[tensor]; }
+  const PlanTensor& entry(std::size_t tensor) const {
+    return context_.plan.tensors[at(context_.tensor_entry[tensor])];
+  }
+  bool is_view(const Operator& op) const { return op.rule->family == OperatorFamily::kView; }
+
+  // ---- Lifetimes --------------------------------------------------------------------------------
+
+  /// From the last operator to the first, so that a view's result is known before its operand.
+  void measure() {
+    std::vector<std::size_t> order(graph_.tensors.size());
+    for (std::size_t t = 0; t < order.size(); ++t) order[t] = t;
+    const auto born = [&](std::size_t t) {
+      const auto producer = graph_.tensors[t].producer;
+      return producer ? static_cast<int>(index(*producer)) : -1;
+    };
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return born(a) > born(b);
+    });
+    for (const std::size_t t : order) measure_tree(t);
+  }
+
+  void measure_tree(std::size_t id) {
+    const Tensor& tensor = graph_.tensors[id];
+    const TensorView& tree = view(id);
+    TreeLife& life = lives_[id];
+    life.below_node.resize(tree.nodes.size());
+    life.below_edge.resize(tree.edges.size());
+    life.saves.assign(tree.edges.size(), false);
+    life.stored.assign(tree.nodes.size(), !tensor.producer);
+    std::vector<int> savers(tree.nodes.size(), 0);
+    for (std::size_t e = tree.edges.size(); e-- > 0;) {  // children come after their parents
+      const Edge& edge = tree.edges[e];
+      if (edge.to < 0) {
+        life.below_edge[e] = reader_below(tensor.uses[at(edge.use)]);
+        life.saves[e] = life.below_edge[e].first_saver >= 0;
+      } else {
+        life.below_edge[e] = life.below_node[at(edge.to)];
+        life.stored[at(edge.to)] = savers[at(edge.to)] >= 2;
+        life.saves[e] = life.stored[at(edge.to)];
+      }
+      life.below_node[at(edge.from)].join(life.below_edge[e]);
+      savers[at(edge.from)] += life.saves[e] ? 1 : 0;
+    }
+    if (!tensor.producer) return;
+    const Operator& producer = graph_.op(*tensor.producer);
+    life.stored[0] = keeps_result(id) || savers[0] >= 2 ||
+                     (is_view(producer) && life.below_node[0].first_saver >= 0);
+  }
+
+  Readers reader_below(const Use& use) const {
+    const Operator& op = graph_.op(use.op);
+    const int number = static_cast<int>(index(use.op));
+    Readers readers{number, number, -1, -1};
+    if (graph_.training && needs_operand(graph_, op, at(use.operand))) {
+      readers.first_saver = readers.last_saver = number;
+    }
+    if (!is_view(op)) return readers;
+    for (const TensorId result : op.outputs) {  // a view hands its readers through
+      Readers through = lives_[index(result)].below_node[0];
+      through.first = -1;
+      readers.join(through);
+    }
+    return readers;
+  }
+
+  bool keeps_result(std::size_t id) const {
+    const Operator& producer = graph_.op(*graph_.tensors[id].producer);
+    const auto result = static_cast<std::size_t>(
+        std::find(producer.outputs.begin(), producer.outputs.end(), static_cast<TensorId>(id)) -
+        producer.outputs.begin());
+    return producer.rule->results[result].saved && runs_backward(graph_, producer);
+  }
+
+  // ---- Saved ------------------------------------------------------------------------------------
+
+  void check_saved(std::size_t id) {
+    const TensorView& tree = view(id);
+    const TreeLife& life = lives_[id];
+    const std::string pointer = pointer_to_tensor(graph_.tensors[id].name) + "/saved";
+    struct Stored {
+      Cuts layout;
+      Saved how;
+      std::set<std::string> must;  ///< readers that need it
+      std::set<std::string> may;
+    };
+    std::vector<Stored> expected;
+    for (std::size_t e = 0; e < tree.edges.size(); ++e) {
+      const Edge& edge = tree.edges[e];
+      if (!life.saves[e]) {
+        if (edge.regather >= 0) {
+          context_.report(pointer_to("redistributions", edge.regather),
+                          "none",
+                          "a regather",
+                          "no backward needs this value again");
+        }
+        continue;
+      }
+      const bool again = edge.regather >= 0;
+      const Cuts& layout = again ? tree.nodes[at(edge.from)].value : edge.value;
+      const Saved how = again ? Saved::kGathered : Saved::kKept;
+      auto found = std::find_if(expected.begin(), expected.end(), [&](const Stored& stored) {
+        return stored.how == how && stored.layout == layout;
+      });
+      if (found == expected.end()) found = expected.insert(found, {layout, how, {}, {}});
+      for (const int use : edge.uses) {
+        const Use& reader = graph_.tensors[id].uses[at(use)];
+        found->may.insert(graph_.op(reader.op).name);
+        if (reader_below(reader).first_saver >= 0) found->must.insert(graph_.op(reader.op).name);
+      }
+    }
+    std::vector<bool> seen(expected.size(), false);
+    for (std::size_t s = 0; s < entry(id).saved.size(); ++s) {
+      const PlanSaved& saved = entry(id).saved[s];
+      const std::string place = pointer + "/" + std::to_string(s);
+      const auto layout = cuts_of(saved.placements, graph_.tensors[id].shape.size(), context_.mesh);
+      const auto found = std::find_if(expected.begin(), expected.end(), [&](const Stored& stored) {
+        return layout && stored.how == saved.backward && stored.layout == *layout;
+      });
+      if (found == expected.end()) {
+        context_.report(place,
+                        "",
+                        to_string(saved.placements) + " " + saved_name(saved.backward),
+                        "no reader's backward needs the tensor stored like this");
+        continue;
+      }
+      seen[static_cast<std::size_t>(found - expected.begin())] = true;
+      const std::set<std::string> names(saved.readers.begin(), saved.readers.end());
+      for (const std::string& name : found->must) {
+        if (names.count(name) != 0) continue;
+        context_.report(place + "/for", name, "", "a reader whose backward needs it is missing");
+      }
+      for (const std::string& name : names) {
+        if (found->may.count(name) != 0) continue;
+        context_.report(place + "/for", "", name, "this operator does not read the stored tensor");
+      }
+    }
+    for (std::size_t s = 0; s < expected.size(); ++s) {
+      if (seen[s]) continue;
+      context_.report(pointer,
+                      text_of(expected[s].layout, context_.mesh) + " " +
+                          saved_name(expected[s].how) + " for " + *expected[s].may.begin(),
+                      "",
+                      "the backward needs the tensor, and the plan does not store it");
+    }
+  }
+
+  // ---- Adding up --------------------------------------------------------------------------------
+
+  /// Half-open range of moments.
+  void occupy(Kind kind, int begin, int end, Bytes bytes) {
+    begin = std::max(begin, 0);
+    end = std::min(end, moments_);
+    if (begin >= end) return;
+    changes_[kind][at(begin)] += bytes;
+    changes_[kind][at(end)] -= bytes;
+  }
+  void occupy_always(Kind kind, Bytes bytes) { occupy(kind, 0, moments_, bytes); }
+
+  Seconds per_step(Seconds time) const { return context_.microbatches() * time; }
+
+  /// A collective of one micro-batch at a moment.
+  void communicate(int moment, Hiding hiding, Seconds time) {
+    communication_ += per_step(time);
+    Track& track = tracks_[at(moment)];
+    if (context_.hidden(hiding) == 0 || hiding == Hiding::kActivation) {
+      track.blocking += time;
+    } else if (hiding == Hiding::kGradient) {
+      track.after += time;
+    } else if (hiding == Hiding::kGather) {
+      track.before += time;
+    } else {
+      track.beside += time;
+    }
+  }
+
+  void add_operator(int number) {
+    const auto id = static_cast<OperatorId>(number);
+    const Operator& op = graph_.op(id);
+    const OperatorView& made = context_.operators[at(number)];
+    const OperatorTimes times = operator_times(context_, id);
+    Seconds priced = times.forward + times.backward;
+    compute_ += per_step(priced);
+    tracks_[at(number)].compute += times.forward;
+    if (graph_.training) tracks_[at(backward_of(number))].compute += times.backward;
+    for (const InnerMove& inner : inner_moves(context_, id)) {
+      const auto count = static_cast<double>(inner.collective.count);
+      priced += count * context_.exposed(inner.hiding, inner.collective.time);
+      communicate(inner.collective.phase == Phase::kBackward ? backward_of(number) : number,
+                  inner.hiding,
+                  count * inner.collective.time);
+    }
+    objective_ += per_step(priced);
+    occupy(kWorkspace, number, number + 1, times.workspace);
+    if (graph_.training) {
+      occupy(kWorkspace, backward_of(number), backward_of(number) + 1, times.workspace);
+    }
+    seed_formula_ += times.workspace;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i]) seed_formula_ += context_.local_bytes(made.operands[i], *op.inputs[i]);
+    }
+    for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+      seed_formula_ += context_.local_bytes(made.results[r], op.outputs[r]);
+    }
+  }
+
+  void add_tensor(std::size_t id) {
+    const Tensor& tensor = graph_.tensors[id];
+    const TensorView& tree = view(id);
+    if (tensor.role == Role::kParameter && !tensor.uses.empty()) {
+      add_parameter(id);
+    } else if (tensor.producer) {
+      add_result(id);
+    } else if (!tensor.uses.empty()) {
+      occupy_always(kActivations, bytes_of(id, tree.nodes[0].value));
+    }
+    for (std::size_t e = 0; e < tree.edges.size(); ++e) add_edge(id, e);
+  }
+
+  Bytes bytes_of(std::size_t id, const Cuts& cuts) const {
+    return context_.local_bytes(cuts, static_cast<TensorId>(id));
+  }
+
+  void move_activation(int move, int moment) {
+    const Seconds time = context_.moves[at(move)].total();
+    objective_ += per_step(context_.exposed(Hiding::kActivation, time));
+    communicate(moment, Hiding::kActivation, time);
+  }
+
+  void add_result(std::size_t id) {
+    const Tensor& tensor = graph_.tensors[id];
+    const TensorView& tree = view(id);
+    const TreeLife& life = lives_[id];
+    const int born = static_cast<int>(index(*tensor.producer));
+    if (tree.end >= 0) move_activation(tree.end, born);
+    if (is_view(graph_.op(*tensor.producer))) return;  // no buffer of its own
+    const Bytes bytes = bytes_of(id, tree.nodes[0].value);
+    const int last = std::max(born, life.below_node[0].last);
+    occupy(kActivations, born, last + 1, bytes);
+    if (life.stored[0]) {
+      const int saver = keeps_result(id) ? born : life.below_node[0].first_saver;
+      occupy(kActivations, last + 1, moments_ - saver, bytes);
+    }
+    if (has_gradient(graph_, static_cast<TensorId>(id)) && tensor.role != Role::kLoss) {
+      occupy(kActivations, backward_of(last), moments_ - born, bytes);
+    }
+  }
+
+  void add_edge(std::size_t id, std::size_t e) {
+    const TensorView& tree = view(id);
+    const TreeLife& life = lives_[id];
+    const Edge& edge = tree.edges[e];
+    const Readers& readers = life.below_edge[e];
+    const Bytes near_bytes = bytes_of(id, tree.nodes[at(edge.from)].value);
+    const Bytes far_bytes = bytes_of(id, edge.value);
+    const int last_of_near = std::max(life.below_node[at(edge.from)].last, 0);
+    const int saved_until = moments_ - readers.first_saver;
+    const bool near_must_store = life.saves[e] && !life.stored[at(edge.from)];
+    if (edge.forward >= 0) move_activation(edge.forward, readers.first);
+    if (edge.forward < 0) {
+      if (near_must_store) occupy(kActivations, last_of_near + 1, saved_until, near_bytes);
+    } else if (life.saves[e] && edge.regather < 0) {
+      occupy(kActivations, readers.first, saved_until, far_bytes);
+    } else {
+      occupy(kBuffers, readers.first, readers.last + 1, far_bytes);
+      if (edge.regather >= 0) {
+        move_activation(edge.regather, backward_of(readers.last_saver));
+        occupy(kBuffers, backward_of(readers.last_saver), saved_until, far_bytes);
+        if (near_must_store) occupy(kActivations, last_of_near + 1, saved_until, near_bytes);
+      }
+    }
+    if (edge.backward >= 0) {
+      move_activation(edge.backward, backward_of(readers.first));
+      occupy(kBuffers, backward_of(readers.last), moments_ - readers.first, far_bytes);
+    }
+  }
+
+  Bytes optimizer_bytes_per_element(DType dtype) const {
+    const std::string& name = context_.plan.options.optimizer;
+    if (name == "none") return 0;
+    const Bytes master = dtype == DType::kFp32 || dtype == DType::kFp64 ? 0 : 4;
+    return master + (name == "adamw" || name == "adam" ? 8 : name == "momentum" ? 4 : 0);
+  }
+
+  /// Steps of a parameter's redistribution, each hidden and rounded on its own.
+  Seconds exposed_steps(int move, Hiding hiding) const {
+    Seconds sum;
+    for (const Seconds time : context_.moves[at(move)].times) {
+      sum += context_.exposed(hiding, time);
+    }
+    return sum;
+  }
+
+  void add_parameter(std::size_t id) {
+    const Tensor& tensor = graph_.tensors[id];
+    const TensorView& tree = view(id);
+    const Cuts rest = *layout_of(id, entry(id).placements);
+    const Bytes element = dtype_bytes(tensor.dtype);
+    const Bytes gradient_element = dtype_bytes(context_.cluster.efficiency.reduce_dtype);
+    occupy_always(kParameters, context_.local_bytes(rest, tensor.shape, element));
+    const int first = static_cast<int>(index(tensor.uses.front().op));
+    const int last = static_cast<int>(index(tensor.uses.back().op));
+    if (tree.gather >= 0) {
+      const Bytes whole = bytes_of(id, tree.nodes[0].value);
+      occupy(kGathered, first - 1, last + 1, whole);
+      objective_ += per_step(exposed_steps(tree.gather, Hiding::kGather));
+      communicate(first, Hiding::kGather, context_.moves[at(tree.gather)].total());
+      if (tree.regather >= 0) {
+        occupy(kGathered, backward_of(last) - 1, backward_of(first) + 1, whole);
+        objective_ += per_step(exposed_steps(tree.regather, Hiding::kGather));
+        communicate(backward_of(last), Hiding::kGather, context_.moves[at(tree.regather)].total());
+      }
+    }
+    if (!entry(id).gradient || !entry(id).optimizer_state) return;
+    const Cuts accumulated = *layout_of(id, *entry(id).gradient);
+    const Cuts state = *layout_of(id, *entry(id).optimizer_state);
+    const Bytes state_elements = context_.local_bytes(state, tensor.shape, 1);
+    const Bytes state_bytes = state_elements * optimizer_bytes_per_element(tensor.dtype);
+    occupy_always(kGradients, context_.local_bytes(accumulated, tensor.shape, gradient_element));
+    occupy_always(kOptimizer, state_bytes);
+    if (tree.reduce >= 0) {
+      occupy(kGathered,
+             backward_of(last),
+             backward_of(first) + 1,
+             context_.local_bytes(tree.nodes[0].gradient, tensor.shape, gradient_element));
+      objective_ += per_step(exposed_steps(tree.reduce, Hiding::kGradient));
+      communicate(backward_of(first), Hiding::kGradient, context_.moves[at(tree.reduce)].total());
+    }
+    if (tree.finish >= 0) {
+      const Seconds time = context_.moves[at(tree.finish)].total();
+      objective_ += exposed_steps(tree.finish, Hiding::kGradient);
+      communication_ += time;
+      const bool hides = context_.hidden(Hiding::kGradient) > 0;
+      (hides ? tracks_[at(backward_of(first))].after_last : tail_) += time;
+    }
+    if (tree.update >= 0) {
+      const Seconds visible = exposed_steps(tree.update, Hiding::kGather);
+      objective_ += visible;
+      tail_ += visible;
+      communication_ += context_.moves[at(tree.update)].total();
+    }
+    Seconds update;
+    if (context_.plan.options.optimizer != "none") {
+      update = context_.compute.optimizer_time(static_cast<double>(
+          2 * state_elements * element + state_elements * gradient_element + 2 * state_bytes));
+    }
+    if (entry(id).update_time) {
+      context_.expect(pointer_to_tensor(tensor.name) + "/update_time",
+                      update,
+                      *entry(id).update_time,
+                      "the update takes another time");
+    }
+    objective_ += update;
+    compute_ += update;
+    tail_ += update;
+  }
+
+  std::optional<Cuts> layout_of(std::size_t id, const Placements& placements) const {
+    return cuts_of(placements, graph_.tensors[id].shape.size(), context_.mesh);
+  }
+
+  // ---- Comparing --------------------------------------------------------------------------------
+
+  std::string moment_name(int moment) const {
+    const bool forward = moment < operators_;
+    const int op = forward ? moment : backward_of(moment);
+    return (forward ? "forward of " : "backward of ") + graph_.operators[at(op)].name;
+  }
+
+  void compare_memory() {
+    const PlanMemory& memory = context_.plan.memory;
+    std::array<Bytes, kKinds> now{};
+    std::array<Bytes, kKinds> fullest{};
+    Bytes peak = 0;
+    int peak_moment = 0;
+    for (int moment = 0; moment < moments_; ++moment) {
+      Bytes total = 0;
+      for (std::size_t kind = 0; kind < kKinds; ++kind) {
+        now[kind] += changes_[kind][at(moment)];
+        total += now[kind];
+      }
+      if (total <= peak) continue;
+      peak = total;
+      peak_moment = moment;
+      fullest = now;
+    }
+    context_.expect("/memory/peak", peak, memory.peak, "the peak is another one");
+    if (operators_ > 0 && memory.moment != moment_name(peak_moment)) {
+      context_.report("/memory/moment",
+                      moment_name(peak_moment),
+                      memory.moment,
+                      "the peak is at another moment");
+    }
+    const std::pair<const char*, Bytes> kinds[] = {{"parameters", memory.parameters},
+                                                   {"gradients", memory.gradients},
+                                                   {"optimizer", memory.optimizer},
+                                                   {"activations", memory.activations},
+                                                   {"gathered", memory.gathered},
+                                                   {"buffers", memory.buffers},
+                                                   {"workspace", memory.workspace}};
+    for (std::size_t kind = 0; kind < kKinds; ++kind) {
+      context_.expect(std::string("/memory/") + kinds[kind].first,
+                      fullest[kind],
+                      kinds[kind].second,
+                      "this kind of memory differs at the peak");
+    }
+    context_.expect("/memory/seed_formula",
+                    seed_formula_,
+                    memory.seed_formula,
+                    "the sum over all operators is another one");
+    if (peak > memory.limit) {
+      context_.report("/memory/limit",
+                      "at least " + std::to_string(peak),
+                      std::to_string(memory.limit),
+                      "the plan does not fit the memory limit");
+    }
+    if (context_.plan.options.others.count("memory_limit") == 0) {
+      const double reserve = context_.cluster.efficiency.allocator_reserve;
+      const Bytes usable = context_.cluster.usable_memory();
+      const Bytes limit =
+          reserve == 0
+              ? usable
+              : static_cast<Bytes>(std::floor(static_cast<double>(usable) / (1 + reserve)));
+      context_.expect("/memory/limit",
+                      limit,
+                      memory.limit,
+                      "the limit is not what the cluster's devices offer");
+    }
+  }
+
+  /// The step on one compute track and one communication track. A micro-batch in the middle takes
+  /// as long as any other: three are walked.
+  Seconds simulate() const {
+    const std::int64_t count = context_.plan.options.microbatches;
+    const std::int64_t walked = std::min<std::int64_t>(count, 3);
+    Seconds compute;
+    Seconds network;
+    Seconds one;
+    for (std::int64_t batch = 0; batch < walked; ++batch) {
+      const Seconds begin = compute;
+      Seconds previous = compute;
+      for (const Track& track : tracks_) {
+        Seconds start = compute;
+        if (track.before.value > 0) {
+          network = std::max(network, previous) + track.before;
+          start = std::max(start, network);
+        }
+        previous = start;
+        compute = start + track.blocking + std::max(track.compute, track.beside);
+        Seconds after = track.after;
+        if (batch + 1 == walked) after += track.after_last;
+        if (after.value > 0) network = std::max(network, compute) + after;
+      }
+      one = compute - begin;
+    }
+    return std::max(compute, network) + static_cast<double>(count - walked) * one + tail_;
+  }
+
+  void compare_times() {
+    const PlanCost& cost = context_.plan.cost;
+    if (context_.plan.result.objective) {
+      context_.expect("/result/objective",
+                      objective_,
+                      *context_.plan.result.objective,
+                      "the prices of operators, redistributions and updates add up to another sum");
+    }
+    context_.expect("/cost/compute_time",
+                    compute_,
+                    cost.compute_time,
+                    "the computation of operators and updates adds up to another sum");
+    context_.expect("/cost/communication_time",
+                    communication_,
+                    cost.communication_time,
+                    "the collectives add up to another sum");
+    const Seconds step = simulate();
+    context_.expect("/cost/step_time", step, cost.step_time, "the simulated step ends elsewhere");
+    context_.expect("/cost/exposed_communication_time",
+                    cost.step_time - cost.compute_time,
+                    cost.exposed_communication_time,
+                    "exposed communication is step_time without compute_time");
+    check_speed(cost);
+    check_price(cost);
+  }
+
+  static bool close(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(a); }
+
+  /// The elements of the first integer input, else the rows of the first input, of all
+  /// micro-batches.
+  double tokens() const {
+    const Tensor* rows = nullptr;
+    for (const Tensor& tensor : graph_.tensors) {
+      if (tensor.role != Role::kInput) continue;
+      if (!is_floating(tensor.dtype)) {
+        return context_.microbatches() * static_cast<double>(element_count(tensor.shape));
+      }
+      if (rows == nullptr) rows = &tensor;
+    }
+    if (rows == nullptr || rows->shape.empty()) return 0;
+    return context_.microbatches() * static_cast<double>(rows->shape[0]);
+  }
+
+  /// FLOPs of the whole model's products per step (three times the forward's in training), over
+  /// what all devices could do at the peak of the largest product's type.
+  double utilization(double step_time) const {
+    double total = 0;
+    double largest = -1;
+    DType dtype = DType::kFp32;
+    for (const Operator& op : graph_.operators) {
+      const OperatorFamily family = op.rule->family;
+      if (family != OperatorFamily::kMatMul && family != OperatorFamily::kAttention &&
+          family != OperatorFamily::kConvolution) {
+        continue;
+      }
+      std::vector<std::int64_t> sizes;
+      for (const Factor& factor : op.rule->factors) sizes.push_back(factor.size);
+      const double flops = op.rule->flops(sizes);
+      total += flops;
+      if (family == OperatorFamily::kMatMul && op.inputs[0] && flops > largest) {
+        largest = flops;
+        dtype = graph_.tensor(*op.inputs[0]).dtype;
+      }
+    }
+    const double peak = context_.compute.peak_flops(OperatorFamily::kMatMul, dtype);
+    return (graph_.training ? 3 : 1) * context_.microbatches() * total /
+           (step_time * peak * static_cast<double>(context_.cluster.devices()));
+  }
+
+  void check_speed(const PlanCost& cost) {
+    const double step = cost.step_time.value;
+    const double speed = step > 0 ? tokens() / step : 0;
+    const double used = step > 0 ? utilization(step) : 0;
+    if (!close(speed, cost.tokens_per_second)) {
+      context_.report("/cost/tokens_per_second",
+                      number_text(speed),
+                      number_text(cost.tokens_per_second),
+                      "the speed is another one");
+    }
+    if (!close(used, cost.model_flops_utilization)) {
+      context_.report("/cost/model_flops_utilization",
+                      number_text(used),
+                      number_text(cost.model_flops_utilization),
+                      "the utilisation is another one");
+    }
+  }
+
+  void check_price(const PlanCost& cost) {
+    const auto& hourly = context_.cluster.price_per_device_hour;
+    if (hourly.has_value() != cost.price_per_step.has_value()) {
+      context_.report("/cost/price_per_step",
+                      hourly ? "a price" : "none",
+                      hourly ? "none" : "a price",
+                      "the price follows from the cluster's");
+      return;
+    }
+    if (!hourly) return;
+    const double price =
+        *hourly * static_cast<double>(context_.cluster.devices()) * cost.step_time.value / 3600;
+    if (close(price, *cost.price_per_step)) return;
+    context_.report("/cost/price_per_step",
+                    number_text(price),
+                    number_text(*cost.price_per_step),
+                    "the price is devices x hours x price per device and hour");
+  }
+
+  Context& context_;
+  const Graph& graph_;
+  int operators_;
+  int moments_;
+  std::vector<std::vector<Bytes>> changes_;  ///< per kind and moment
+  std::vector<Track> tracks_;
+  std::vector<TreeLife> lives_;
+  Seconds objective_;
+  Seconds compute_;
+  Seconds communication_;
+  Seconds tail_;
+  Bytes seed_formula_ = 0;
+};
+
+}  // namespace
+
+void check_totals(Context& context) {
+  for (const OperatorView& op : context.operators) {
+    if (!op.legal) return;
+  }
+  for (const TensorView& tensor : context.tensors) {
+    if (!tensor.known) return;  // the reason has been reported
+  }
+  Totals(context).run();
+}
+
+}  // namespace meshplan::checking

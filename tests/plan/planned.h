@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of small models made by the real search, for tests of what reads plans.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cost_model/test_clusters.h"
+#include "graph/graph_document.h"
+#include "graph/importers/hf.h"
+#include "plan/build_plan.h"
+#include "search/dp_search.h"
+#include "support/catch.h"
+
+namespace meshplan::testing {
+
+struct PlannedCase {
+  std::string name;
+  std::string graph_text;  ///< empty: a small Llama of two layers
+  bool tied = false;       ///< of the Llama
+  std::int64_t batch = 8;
+  std::int64_t seq = 64;
+  MeshShape mesh{{2, 2}, {"dp", "tp"}};
+  std::int64_t microbatches = 1;
+  bool training = true;
+  std::string optimizer = "adamw";
+  Bytes limit = Bytes{16} << 30;
+};
+
+struct Planned {
+  Graph graph;
+  Cluster cluster;
+  Plan plan;
+};
+
+inline std::string small_llama(const PlannedCase& wanted) {
+  const std::string config =
+      std::string(R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+      "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
+      "vocab_size": 128, "torch_dtype": "bfloat16", "tie_word_embeddings": )") +
+      (wanted.tied ? "true}" : "false}");
+  HfOptions options;
+  options.batch = wanted.batch;
+  options.seq = wanted.seq;
+  options.training = wanted.training;
+  const Result<HfImport> import = import_hf(config, "config.json", options);
+  if (!import) FAIL(to_string(import.error()));
+  return write_graph_document(import->document);
+}
+
+/// Two nodes; slow enough links that the choices are no foregone conclusion.
+inline Cluster two_nodes(const MeshShape& mesh) {
+  std::int64_t devices = 1;
+  for (const std::int64_t size : mesh.shape) devices *= size;
+  std::vector<Level> levels = {test::level(devices > 1 ? devices / 2 : 1, 100, 2)};
+  if (devices > 1) levels.push_back(test::level(2, 10, 5));
+  Cluster cluster = test::cluster(std::move(levels));
+  cluster.fingerprint = "sha256:c";
+  cluster.efficiency.launch_overhead = {2e-6};
+  cluster.price_per_device_hour = 2.0;
+  return cluster;
+}
+
+inline Planned plan_case(const PlannedCase& wanted) {
+  Planned planned;
+  GraphOptions graph_options;
+  graph_options.training = wanted.training;
+  graph_options.microbatches = wanted.microbatches;
+  const std::string text = wanted.graph_text.empty() ? small_llama(wanted) : wanted.graph_text;
+  Result<Graph> graph = read_graph(text, "graph.json", graph_options);
+  if (!graph) FAIL(to_string(graph.error()));
+  planned.graph = *std::move(graph);
+  planned.cluster = two_nodes(wanted.mesh);
+  DpOptions options;
+  options.prices.microbatches = wanted.microbatches;
+  options.prices.optimizer = *parse_optimizer(wanted.optimizer);
+  options.prices.overlap = planned.cluster.efficiency.overlap;
+  options.memory_limit = wanted.limit;
+  Result<DpOutcome> outcome = dp_search(planned.graph, planned.cluster, {wanted.mesh}, options);
+  if (!outcome) FAIL(to_string(outcome.error()));
+  auto* const found = std::get_if<DpResult>(&*outcome);
+  if (found == nullptr) FAIL("no plan for " << wanted.name);
+  PlanContext context;
+  context.version = "0.0.0";
+  context.axes = wanted.mesh.axes;
+  context.memory_limit = wanted.limit;
+  context.options.mode = wanted.training ? "training" : "inference";
+  context.options.microbatches = wanted.microbatches;
+  context.options.optimizer = wanted.optimizer;
+  if (wanted.limit != planned.cluster.usable_memory()) {
+    context.options.others["memory_limit"] = std::int64_t{wanted.limit};
+  }
+  context.result.status = PlanStatus::kFeasible;
+  context.result.found_by = "dp";
+  context.result.objective = found->evaluation.objective;
+  planned.plan = build_plan(*found->book, found->assignment, found->evaluation, context);
+  return planned;
+}
+
+}  // namespace meshplan::testing
