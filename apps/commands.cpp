@@ -6,6 +6,7 @@
 
 namespace meshplan {
 
+RunCommand define_check(CLI::App& app, CommonOptions& common);
 RunCommand define_mesh(CLI::App& app, CommonOptions& common);
 RunCommand define_import(CLI::App& app, CommonOptions& common);
 RunCommand define_plan(CLI::App& app, CommonOptions& common);
@@ -16,6 +17,10 @@ std::span<const Command> commands() {
        "Find the best placement of a graph on a cluster",
        "meshplan plan llama2_7b.json --cluster dgx-a100-80g --devices 16",
        define_plan},
+      {"check",
+       "Check a plan against its graph and cluster, re-deriving everything it says",
+       "meshplan check plan.json --graph llama2_7b.json --cluster dgx-a100-80g",
+       define_check},
       {"mesh",
        "Coordinates, sub-meshes, groups, flattening of a device mesh; layouts of tensors on it",
        "meshplan mesh --mesh dp=2,tp=4 --rank 5 --slice tp",

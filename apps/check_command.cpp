@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshplan check PLAN: is this plan right for this graph and cluster, and does it fit?
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/cluster_reader.h"
+#include "apps/command.h"
+#include "graph/graph_document.h"
+#include "graph/json.h"
+#include "plan/check_plan.h"
+#include "plan/plan_json.h"
+#include "plan/readable.h"
+
+namespace meshplan {
+namespace {
+
+struct CheckCommandOptions {
+  std::string plan;
+  std::string graph;
+  std::string cluster;
+};
+
+std::string findings_json(const std::vector<Finding>& findings) {
+  JsonWriter writer;
+  writer.begin_object();
+  writer.member("valid", findings.empty());
+  writer.key("findings");
+  writer.begin_array();
+  for (const Finding& finding : findings) {
+    writer.begin_object(JsonWriter::kOneLine);
+    writer.member("pointer", finding.pointer);
+    writer.member("expected", finding.expected);
+    writer.member("found", finding.found);
+    writer.member("message", finding.message);
+    writer.end_object();
+  }
+  writer.end_array();
+  writer.end_object();
+  return std::move(writer).text();
+}
+
+std::string findings_text(const Plan& plan, const std::vector<Finding>& findings, bool markdown) {
+  if (findings.empty()) {
+    std::string text = "the plan is valid";
+    if (plan.result.objective) {
+      text += ": objective " + readable_time(*plan.result.objective) + ", step time " +
+              readable_time(plan.cost.step_time) + ", " + readable_bytes(plan.memory.peak) +
+              " of " + readable_bytes(plan.memory.limit) + " per device";
+    }
+    return text + "\n";
+  }
+  std::string text = std::to_string(findings.size()) + " difference(s)\n";
+  for (const Finding& finding : findings) {
+    text += (markdown ? "- `" : "  ") + to_string(finding) + (markdown ? "`\n" : "\n");
+  }
+  return text;
+}
+
+int run_check(const CheckCommandOptions& options, const CommonOptions& common) {
+  auto plan_text = read_file(options.plan);
+  if (!plan_text) return report(plan_text.error());
+  auto plan = read_plan(*plan_text, options.plan);
+  if (!plan) return report(plan.error());
+  auto cluster = load_cluster(options.cluster);
+  if (!cluster) return report(cluster.error());
+  std::vector<Finding> findings;
+  if (plan->cluster.devices != cluster->devices()) {
+    auto resized = cluster->resized(plan->cluster.devices);
+    if (resized) {
+      cluster = std::move(resized);
+    } else {
+      findings.push_back({"/cluster/devices",
+                          std::to_string(cluster->devices()),
+                          std::to_string(plan->cluster.devices),
+                          resized.error().message});
+    }
+  }
+  auto graph_text = read_file(options.graph);
+  if (!graph_text) return report(graph_text.error());
+  auto document = read_graph_document(*graph_text, options.graph);
+  if (!document) return report(document.error());
+  const auto unknown = plan->options.others.find("unknown_operators");
+  GraphOptions graph_options;
+  graph_options.training = plan->options.mode == "training";
+  graph_options.microbatches = plan->options.microbatches;
+  graph_options.replicate_unknown = unknown != plan->options.others.end() &&
+                                    unknown->second == OptionValue(std::string("replicate"));
+  if (plan->options.microbatches < 1) {
+    findings.push_back({"/options/microbatches",
+                        "1 or more",
+                        std::to_string(plan->options.microbatches),
+                        "a step has at least one micro-batch"});
+    graph_options.microbatches = 1;
+  }
+  auto graph = resolve(*document, graph_options);
+  if (!graph && graph_options.microbatches > 1) {
+    // the graph alone is right: then the plan's micro-batches do not fit it
+    GraphOptions whole = graph_options;
+    whole.microbatches = 1;
+    if (auto alone = resolve(*document, whole)) {
+      findings.push_back({"/options/microbatches",
+                          "",
+                          std::to_string(plan->options.microbatches),
+                          graph.error().message});
+      graph = std::move(alone);
+    }
+  }
+  if (!graph) return report(graph.error());
+  if (findings.empty()) findings = check_plan(*plan, *graph, *cluster);
+  const std::string shown = common.format == "json"
+                                ? findings_json(findings)
+                                : findings_text(*plan, findings, common.format == "markdown");
+  if (auto done = write_output(common.output, shown); !done) return report(done.error());
+  return findings.empty() ? kDone : kRejected;
+}
+
+}  // namespace
+
+RunCommand define_check(CLI::App& app, CommonOptions& common) {
+  auto options = std::make_shared<CheckCommandOptions>();
+  app.add_option("PLAN", options->plan, "Plan, meshplan.plan/1.0 (\"-\": standard input)")
+      ->required();
+  app.add_option("--graph", options->graph, "The graph that it plans")->required()->type_name("G");
+  app.add_option("--cluster", options->cluster, "Cluster file, or the name of a shipped one")
+      ->required()
+      ->type_name("C");
+  return [options, &common] { return run_check(*options, common); };
+}
+
+}  // namespace meshplan
