@@ -82,7 +82,7 @@ Result<Cluster> Cluster::resized(std::int64_t count) const {
   }
   if (count % inner != 0) {
     const std::int64_t below = count / inner * inner;
-    return refuse("one unit of level \"" + levels[scaled].name + "\" holds " +
+    return refuse("level \"" + levels[scaled].name + "\" grows in steps of " +
                   std::to_string(inner) + " devices; the nearest numbers are " +
                   std::to_string(below) + " and " + std::to_string(below + inner));
   }
