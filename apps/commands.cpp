@@ -8,6 +8,7 @@ namespace meshplan {
 
 RunCommand define_check(CLI::App& app, CommonOptions& common);
 RunCommand define_mesh(CLI::App& app, CommonOptions& common);
+RunCommand define_redistribute(CLI::App& app, CommonOptions& common);
 RunCommand define_import(CLI::App& app, CommonOptions& common);
 RunCommand define_plan(CLI::App& app, CommonOptions& common);
 
@@ -25,6 +26,10 @@ std::span<const Command> commands() {
        "Coordinates, sub-meshes, groups, flattening of a device mesh; layouts of tensors on it",
        "meshplan mesh --mesh dp=2,tp=4 --rank 5 --slice tp",
        define_mesh},
+      {"redistribute",
+       "The collectives between two placements of one tensor, their bytes and time",
+       "meshplan redistribute --mesh dp=2,tp=4 --shape 8,16 --from \"S(0),R\" --to \"R,S(1)\"",
+       define_redistribute},
       {"import",
        "Turn another tool's description of a model into graph JSON",
        "meshplan import hf config.json --batch 64 --seq 4096 -o model.json",

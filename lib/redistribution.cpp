@@ -8,7 +8,8 @@
 // are ties. Ties: least peak memory (found by the same Dijkstra, labels ordered by cost then peak),
 // then fewest steps (breadth-first over the edges that lie on a cheapest path and stay under that
 // peak), then the first edge in the graph's order. Complexity: states x moves x log per source.
-// Limits: 8 axes, 15 dimensions, kMaxStates states.
+// Limits: 8 axes, 15 dimensions; all layouts up to kMaxStates (4 axes and 5 dimensions
+// fit), beyond that only those that change what the two ends differ in (see plan_large).
 #include "lib/redistribution.h"
 
 #include <algorithm>
@@ -24,6 +25,8 @@
 
 #include "lib/check.h"
 #include "lib/redistribution_moves.h"
+#include "lib/redistribution_reduce.h"
+#include "lib/redistribution_steps.h"
 
 namespace meshplan {
 namespace {
@@ -33,7 +36,7 @@ constexpr double kTicksPerSecond = 1099511627776.0;  // 2^40, the price grid
 constexpr Ticks kFar = std::numeric_limits<Ticks>::max();
 constexpr double kLongest =
     4194304.0;  // seconds; longer prices are cut so that sums cannot overflow
-constexpr std::size_t kMaxStates = 60000;
+constexpr std::size_t kMaxStates = 5000;
 constexpr std::size_t kMaxContexts = 256;
 
 Seconds seconds_of(Ticks ticks) { return {static_cast<double>(ticks) / kTicksPerSecond}; }
@@ -86,32 +89,6 @@ struct Context {
   std::vector<std::unique_ptr<Source>> sources;
 };
 
-/// Sent per device by a collective over `devices`, whose larger side has `bytes` (rounded up).
-Bytes moved_bytes(Collective collective, std::int64_t devices, Bytes bytes) {
-  // bytes * (devices - 1) / devices without leaving 64 bits.
-  const Bytes others = bytes - bytes / devices;
-  switch (collective) {
-    case Collective::kAllGather:
-    case Collective::kReduceScatter:
-    case Collective::kAllToAll:
-      return others;
-    case Collective::kAllReduce:
-      return 2 * others;
-    case Collective::kPermute:
-    case Collective::kSendReceive:
-    case Collective::kBroadcast:
-      return bytes;
-    case Collective::kSlice:
-    case Collective::kMask:
-      return 0;
-  }
-  return 0;
-}
-
-std::string placements_text(std::span<const std::int64_t> sizes, LayoutCode code) {
-  return to_string(decode_placements(sizes, code));
-}
-
 }  // namespace
 
 class RedistributionPlanner::Impl {
@@ -135,10 +112,17 @@ class RedistributionPlanner::Impl {
       const auto found = memo->plans.find(PairKey{*source, *target});
       if (found != memo->plans.end()) return &found->second;
     }
-    if (auto checked = check_pair(shape, dtype_bytes, *source, *target); !checked)
+    if (auto checked = check_codes(axis_sizes_, shape, dtype_bytes, *source, *target); !checked)
       return fail(checked.error());
-    auto context = context_of(shape, dtype_bytes, reductions_of(*source, *target));
-    if (!context) return fail(context.error());
+    Redistribution found;
+    if (is_large(rank, *source, *target)) {
+      auto large = plan_large(shape, dtype_bytes, *source, *target);
+      if (!large) return fail(large.error());
+      found = *std::move(large);
+    } else {
+      found = find_plan(
+          context_of(shape, dtype_bytes, reductions_of(*source, *target)), *source, *target);
+    }
     if (memo == nullptr) {
       memos_.push_back(std::make_unique<Memo>());
       memo = memos_.back().get();
@@ -147,7 +131,6 @@ class RedistributionPlanner::Impl {
       memo_index_[shape_hash(shape, dtype_bytes)].push_back(memo);
       last_memo_ = memo;
     }
-    Redistribution found = find_plan(**context, *source, *target);
     return &memo->plans.emplace(PairKey{*source, *target}, std::move(found)).first->second;
   }
 
@@ -161,39 +144,59 @@ class RedistributionPlanner::Impl {
     for (std::size_t i = 0; i < layouts.size(); ++i) {
       const auto code = encode_placements(axis_sizes_, rank, layouts[i]);
       if (!code) return fail(at("/" + std::to_string(i), code.error()));
-      if (auto checked = check_pair(shape, dtype_bytes, *code, *code); !checked) {
+      if (auto checked = check_codes(axis_sizes_, shape, dtype_bytes, *code, *code); !checked) {
         return fail(at("/" + std::to_string(i), checked.error()));
       }
       codes.push_back(*code);
       kinds |= reductions_of(*code, *code);
     }
     std::vector<Seconds> table(codes.size() * codes.size());
-    if ((kinds & ~1U) != 0) {  // other reductions than sum: pair by pair, as plan() does
+    const bool only_sums = (kinds & ~1U) == 0;
+    if (!only_sums || is_large(rank, 0, 0)) {  // pair by pair
       for (std::size_t i = 0; i < codes.size(); ++i) {
-        for (std::size_t j = 0; j < codes.size(); ++j) {
-          if (auto checked = check_pair(shape, dtype_bytes, codes[i], codes[j]); !checked)
-            return fail(checked.error());
-          auto context = context_of(shape, dtype_bytes, reductions_of(codes[i], codes[j]));
-          if (!context) return fail(context.error());
-          const auto from = (*context)->graph->index_of(codes[i]);
-          table[i * codes.size() + j] =
-              seconds_of(source_of(**context, from).cost[(*context)->graph->index_of(codes[j])]);
-        }
+        auto row = costs_from(shape, dtype_bytes, layouts[i], layouts);
+        if (!row) return row;
+        std::copy(row->begin(),
+                  row->end(),
+                  table.begin() + static_cast<std::ptrdiff_t>(i * codes.size()));
       }
       return table;
     }
-    auto context = context_of(shape, dtype_bytes, 1U);
-    if (!context) return fail(context.error());
+    Context& context = context_of(shape, dtype_bytes, 1U);
     std::vector<std::uint32_t> indices;
-    for (const LayoutCode code : codes) indices.push_back((*context)->graph->index_of(code));
+    for (const LayoutCode code : codes) indices.push_back(context.graph->index_of(code));
     std::vector<Ticks> cost;
     for (std::size_t i = 0; i < codes.size(); ++i) {
-      costs_from(**context, indices[i], cost);
+      costs_from(context, indices[i], cost);
       for (std::size_t j = 0; j < codes.size(); ++j)
         table[i * codes.size() + j] = seconds_of(cost[indices[j]]);
     }
     return table;
   }
+
+  Result<std::vector<Seconds>> costs_from(std::span<const std::int64_t> shape,
+                                          Bytes dtype_bytes,
+                                          std::span<const Placement> from,
+                                          std::span<const Placements> layouts) {
+    std::vector<Seconds> costs;
+    costs.reserve(layouts.size());
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      const auto codes = checked_codes(axis_sizes_, shape, dtype_bytes, from, layouts[i]);
+      if (!codes) return fail(at("/" + std::to_string(i), codes.error()));
+      if (is_large(static_cast<int>(shape.size()), codes->from, codes->to)) {
+        const auto found = plan(shape, dtype_bytes, from, layouts[i]);
+        if (!found) return fail(found.error());
+        costs.push_back((*found)->time);
+        continue;
+      }
+      Context& context = context_of(shape, dtype_bytes, reductions_of(codes->from, codes->to));
+      const Source& source = source_of(context, context.graph->index_of(codes->from));
+      costs.push_back(seconds_of(source.cost[context.graph->index_of(codes->to)]));
+    }
+    return costs;
+  }
+
+  std::span<const std::int64_t> axis_sizes() const { return axis_sizes_; }
 
  private:
   /// The plans found for one shape.
@@ -243,83 +246,34 @@ class RedistributionPlanner::Impl {
     return kinds;
   }
 
-  Result<void> check_pair(std::span<const std::int64_t> shape,
-                          Bytes dtype_bytes,
-                          LayoutCode from,
-                          LayoutCode to) const {
-    if (dtype_bytes < 1)
-      return fail(ErrorCode::kValue, "/dtype", "an element has at least one byte");
-    Bytes total = dtype_bytes;
-    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-      if (shape[dim] < 0) {
-        return fail(ErrorCode::kValue, "/shape/" + std::to_string(dim), "a size is not negative");
-      }
-      // A factor of 8 stays free for sums of two sides and for the two passes of an all-reduce.
-      if (shape[dim] > 0 && total > std::numeric_limits<Bytes>::max() / 8 / shape[dim]) {
-        return fail(ErrorCode::kOverflow, "/shape", "the tensor's bytes do not fit in 64 bits");
-      }
-      total *= std::max<std::int64_t>(shape[dim], 1);
+  static std::vector<Reduction> reductions_in(unsigned kinds) {
+    std::vector<Reduction> reductions;
+    for (unsigned kind = 0; kind < 5; ++kind) {
+      if ((kinds >> kind & 1U) != 0) reductions.push_back(static_cast<Reduction>(kind));
     }
-    for (const auto& [code, where] : {std::pair{from, "/from"}, std::pair{to, "/to"}}) {
-      if (local_elements(axis_sizes_, shape, code) < 0) {
-        return fail(ErrorCode::kValue,
-                    where,
-                    placements_text(axis_sizes_, code) +
-                        " cuts a dimension by several axes whose product does not divide it; only "
-                        "a single axis may "
-                        "cut unevenly");
-      }
-    }
-    for (std::size_t axis = 0; axis < axis_sizes_.size(); ++axis) {
-      const std::uint8_t before = code_byte(from, static_cast<int>(axis));
-      const std::uint8_t after = code_byte(to, static_cast<int>(axis));
-      if ((before & 0x80) != 0 && (after & 0x80) != 0 && before != after && axis_sizes_[axis] > 1) {
-        return fail(ErrorCode::kConflict,
-                    "/to/" + std::to_string(axis),
-                    "a tensor that is P(" +
-                        std::string(reduction_name(static_cast<Reduction>(before & 0x7f))) +
-                        ") on a mesh axis cannot become P(" +
-                        reduction_name(static_cast<Reduction>(after & 0x7f)) +
-                        ") on it; reduce it first");
-      }
-    }
-    return {};
+    return reductions;
   }
 
-  Result<Context*> context_of(std::span<const std::int64_t> shape,
-                              Bytes dtype_bytes,
-                              unsigned kinds) {
-    const auto key =
+  /// Are there too many layouts to look at all of them?
+  bool is_large(int rank, LayoutCode from, LayoutCode to) const {
+    const std::size_t kinds = reductions_in(reductions_of(from, to)).size();
+    return MoveGraph::count_states(axis_sizes_, rank, kinds, kMaxStates) >= kMaxStates;
+  }
+
+  /// Must not be large.
+  Context& context_of(std::span<const std::int64_t> shape, Bytes dtype_bytes, unsigned kinds) {
+    auto key =
         std::tuple(std::vector<std::int64_t>(shape.begin(), shape.end()), dtype_bytes, kinds);
-    if (const auto found = contexts_.find(key); found != contexts_.end())
-      return found->second.get();
+    if (const auto found = contexts_.find(key); found != contexts_.end()) return *found->second;
     const auto rank = static_cast<int>(shape.size());
-    auto graph = graphs_.find({rank, kinds});
-    if (graph == graphs_.end()) {
-      std::vector<Reduction> reductions;
-      for (unsigned kind = 0; kind < 5; ++kind) {
-        if ((kinds >> kind & 1U) != 0) reductions.push_back(static_cast<Reduction>(kind));
-      }
-      const std::size_t states =
-          MoveGraph::count_states(axis_sizes_, rank, reductions.size(), kMaxStates);
-      if (states >= kMaxStates) {
-        return fail(ErrorCode::kUnsupported,
-                    "/mesh",
-                    "a tensor of " + std::to_string(rank) +
-                        " dimensions has too many layouts on a mesh of " +
-                        std::to_string(axis_sizes_.size()) +
-                        " axes; merge mesh axes or tensor dimensions");
-      }
-      graph = graphs_
-                  .emplace(std::pair{rank, kinds},
-                           std::make_unique<MoveGraph>(axis_sizes_, rank, std::move(reductions)))
-                  .first;
-    }
+    std::unique_ptr<MoveGraph>& graph = graphs_[{rank, kinds}];
+    if (graph == nullptr)
+      graph = std::make_unique<MoveGraph>(axis_sizes_, rank, reductions_in(kinds));
     if (contexts_.size() >= kMaxContexts) contexts_.clear();
     auto context = std::make_unique<Context>();
     context->shape.assign(shape.begin(), shape.end());
     context->dtype_bytes = dtype_bytes;
-    context->graph = graph->second.get();
+    context->graph = graph.get();
     const std::size_t states = context->graph->size();
     context->local.reserve(states);
     for (std::size_t i = 0; i < states; ++i) {
@@ -328,7 +282,41 @@ class RedistributionPlanner::Impl {
     }
     context->prices.resize(states);
     context->sources.resize(states);
-    return contexts_.emplace(key, std::move(context)).first->second.get();
+    return *contexts_.emplace(std::move(key), std::move(context)).first->second;
+  }
+
+  /// Leaves alone what both layouts have in common, and dimensions that neither cuts but two; if
+  /// that is still large, takes the cheapest of the rule-based sequences.
+  Result<Redistribution> plan_large(std::span<const std::int64_t> shape,
+                                    Bytes dtype_bytes,
+                                    LayoutCode from,
+                                    LayoutCode to) {
+    const auto problem = reduce_problem(axis_sizes_, shape, dtype_bytes, from, to);
+    std::vector<std::int64_t> sizes;
+    for (const int axis : problem.axes)
+      sizes.push_back(axis_sizes_[static_cast<std::size_t>(axis)]);
+    const auto rank = static_cast<int>(problem.shape.size());
+    const std::size_t kinds = reductions_in(reductions_of(from, to)).size();
+    if (MoveGraph::count_states(sizes, rank, kinds, kMaxStates) >= kMaxStates) {
+      return cheapest_by_rules(axis_sizes_, price_, shape, dtype_bytes, from, to);
+    }
+    std::unique_ptr<Impl>& part = parts_[problem.axes];
+    if (part == nullptr) {
+      part = std::make_unique<Impl>(sizes, [this, axes = problem.axes](const CollectiveCall& call) {
+        CollectiveCall whole = call;
+        whole.axes = 0;
+        for (std::size_t i = 0; i < axes.size(); ++i) {
+          if ((call.axes >> i & 1U) != 0) whole.axes |= AxisSet{1} << axes[i];
+        }
+        return price_(whole);
+      });
+    }
+    const auto found = part->plan(problem.shape,
+                                  problem.dtype_bytes,
+                                  decode_placements(sizes, problem.from),
+                                  decode_placements(sizes, problem.to));
+    if (!found) return fail(found.error());
+    return restore_problem(axis_sizes_, problem, **found, to);
   }
 
   static Bytes call_bytes(const Context& context, std::size_t from, const Move& move) {
@@ -525,39 +513,13 @@ class RedistributionPlanner::Impl {
                              std::uint32_t from,
                              const Move& move,
                              Ticks price) const {
-    const LayoutCode before = context.graph->state(from);
-    const LayoutCode after = context.graph->state(move.to);
-    RedistributionStep step;
-    step.collective = move.collective;
-    step.axes = move.axes;
-    step.reduction = move.reduction;
-    step.call_bytes = call_bytes(context, from, move);
+    RedistributionStep step = step_between(axis_sizes_,
+                                           move,
+                                           context.graph->state(from),
+                                           context.local[from],
+                                           context.graph->state(move.to),
+                                           context.local[move.to]);
     step.time = seconds_of(price);
-    step.after = decode_placements(axis_sizes_, after);
-    std::int64_t devices = 1;
-    for (std::size_t axis = 0; axis < axis_sizes_.size(); ++axis) {
-      if ((move.axes >> axis & 1) == 0) continue;
-      devices *= axis_sizes_[axis];
-      step.order.push_back(static_cast<int>(axis));
-    }
-    // Group order: as the axes stand in the dimension that they cut before or after.
-    const bool cuts_before =
-        move.collective == Collective::kAllGather || move.collective == Collective::kAllToAll;
-    const bool cuts_after =
-        move.collective == Collective::kSlice || move.collective == Collective::kReduceScatter;
-    if (cuts_before || cuts_after) {
-      const LayoutCode code = cuts_before ? before : after;
-      std::sort(step.order.begin(), step.order.end(), [&](int a, int b) {
-        return code_byte(code, a) < code_byte(code, b);
-      });
-    }
-    if (move.collective == Collective::kAllToAll) {
-      step.split_dim = move.dim;
-      step.concat_dim = move.concat_dim;
-    } else {
-      step.dim = move.dim;
-    }
-    step.bytes_moved = moved_bytes(move.collective, devices, step.call_bytes);
     return step;
   }
 
@@ -571,6 +533,7 @@ class RedistributionPlanner::Impl {
   std::vector<std::unique_ptr<Memo>> memos_;
   std::unordered_map<std::uint64_t, std::vector<Memo*>> memo_index_;
   Memo* last_memo_ = nullptr;
+  std::map<std::vector<int>, std::unique_ptr<Impl>> parts_;  ///< by the axes that they redistribute
   // Scratch space that would otherwise be allocated for every query.
   std::vector<std::pair<Ticks, std::uint32_t>> heap_;
   std::vector<std::int32_t> distance_;
@@ -589,6 +552,18 @@ Result<const Redistribution*> RedistributionPlanner::plan(std::span<const std::i
                                                           std::span<const Placement> from,
                                                           std::span<const Placement> to) {
   return impl_->plan(shape, dtype_bytes, from, to);
+}
+
+std::span<const std::int64_t> RedistributionPlanner::axis_sizes() const {
+  return impl_->axis_sizes();
+}
+
+Result<std::vector<Seconds>> RedistributionPlanner::costs_from(
+    std::span<const std::int64_t> shape,
+    Bytes dtype_bytes,
+    std::span<const Placement> from,
+    std::span<const Placements> layouts) {
+  return impl_->costs_from(shape, dtype_bytes, from, layouts);
 }
 
 Result<std::vector<Seconds>> RedistributionPlanner::cost_table(

@@ -45,8 +45,9 @@ struct Redistribution {
 };
 
 /// Finds cheapest redistributions on one mesh (at most 8 axes). Costs obey the triangle inequality
-/// and never exceed gather-everything-then-slice. Ties: lower peak, fewer steps, a fixed order.
-/// Everything found is remembered. Not thread-safe: make one per thread.
+/// (on up to 4 axes with tensors of up to 5 dimensions; larger problems leave alone what both
+/// layouts have in common) and never exceed gather-everything-then-slice. Ties: lower peak, fewer
+/// steps, a fixed order. Everything found is remembered. Not thread-safe: make one per thread.
 class RedistributionPlanner {
  public:
   /// `axis_sizes`: the sizes of the mesh axes, outermost first, each >= 1.
@@ -68,6 +69,14 @@ class RedistributionPlanner {
   Result<std::vector<Seconds>> cost_table(std::span<const std::int64_t> shape,
                                           Bytes dtype_bytes,
                                           std::span<const Placements> layouts);
+
+  /// Costs from one layout to each of `layouts`: plan(from, layouts[i])->time. Errors as plan().
+  Result<std::vector<Seconds>> costs_from(std::span<const std::int64_t> shape,
+                                          Bytes dtype_bytes,
+                                          std::span<const Placement> from,
+                                          std::span<const Placements> layouts);
+
+  std::span<const std::int64_t> axis_sizes() const;
 
  private:
   class Impl;

@@ -190,6 +190,50 @@ bool reductions_commute(Reduction a, Reduction b) {
   return a == b || (is_linear(a) && is_linear(b));
 }
 
+bool may_reduce(const LayoutState& state, unsigned set, Reduction reduction) {
+  const unsigned outermost = set & (~set + 1);
+  for (int axis = 0; axis < state.axes; ++axis) {
+    const std::int8_t held = state.partial[static_cast<std::size_t>(axis)];
+    const unsigned bit = 1U << axis;
+    if ((set & bit) != 0) {
+      if (held != static_cast<int>(reduction)) return false;
+    } else if (held >= 0 && bit > outermost &&
+               !reductions_commute(reduction, static_cast<Reduction>(held))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool may_mask(const LayoutState& state, unsigned set, Reduction reduction) {
+  const unsigned outermost = set & (~set + 1);
+  for (int axis = 0; axis < state.axes; ++axis) {
+    const std::int8_t held = state.partial[static_cast<std::size_t>(axis)];
+    if (held >= 0 && (1U << axis) > outermost &&
+        !keeps_identity(static_cast<Reduction>(held), reduction)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+LayoutCode active_code(std::span<const std::int64_t> axis_sizes, LayoutCode code) {
+  // Axes of size 1 may stand anywhere in a dimension's list: take them out and close the gaps.
+  if (std::find(axis_sizes.begin(), axis_sizes.end(), 1) == axis_sizes.end()) return code;
+  const LayoutState state = unpack(code, static_cast<int>(axis_sizes.size()));
+  for (std::size_t axis = 0; axis < axis_sizes.size(); ++axis) {
+    if (axis_sizes[axis] == 1) code = with_byte(code, static_cast<int>(axis), 0);
+  }
+  for (int dim = 0; dim < kMaxMoveDims; ++dim) {
+    int position = 0;
+    for (const std::int8_t axis : state.cuts_of(dim)) {
+      if (axis_sizes[static_cast<std::size_t>(axis)] == 1) continue;
+      code = with_byte(code, axis, cut_byte(dim, position++));
+    }
+  }
+  return code;
+}
+
 std::int64_t local_elements(std::span<const std::int64_t> axis_sizes,
                             std::span<const std::int64_t> shape,
                             LayoutCode code) {
@@ -255,7 +299,6 @@ MoveGraph::MoveGraph(std::vector<std::int64_t> axis_sizes,
   states_.push_back(0);
   for (int axis = 0; axis < static_cast<int>(axis_sizes_.size()); ++axis) {
     if (axis_sizes_[static_cast<std::size_t>(axis)] == 1) continue;
-    active_mask_ |= LayoutCode{0xff} << (8 * static_cast<unsigned>(axis));
     std::vector<LayoutCode> next;
     for (const LayoutCode base : states_) {
       next.push_back(base);
@@ -301,19 +344,7 @@ MoveGraph::MoveGraph(std::vector<std::int64_t> axis_sizes,
 }
 
 std::uint32_t MoveGraph::index_of(LayoutCode code) const {
-  // Axes of size 1 may stand anywhere in a dimension's list: take them out and close the gaps.
-  const LayoutState state = unpack(code, static_cast<int>(axis_sizes_.size()));
-  LayoutCode active = code & active_mask_;
-  if (active != code) {
-    for (int dim = 0; dim < tensor_rank_; ++dim) {
-      int position = 0;
-      for (const std::int8_t axis : state.cuts_of(dim)) {
-        if (axis_sizes_[static_cast<std::size_t>(axis)] == 1) continue;
-        active = with_byte(active, axis, cut_byte(dim, position++));
-      }
-    }
-  }
-  const auto found = index_.find(active);
+  const auto found = index_.find(active_code(axis_sizes_, code));
   MESHPLAN_CHECK(found != index_.end());
   return found->second;
 }
@@ -332,11 +363,9 @@ void MoveGraph::generate(std::size_t index, std::vector<Move>& moves) const {
   const int axes = static_cast<int>(axis_sizes_.size());
   const LayoutState state = unpack(code, axes);
   unsigned replicated = 0;
-  unsigned partial = 0;
   for (int axis = 0; axis < axes; ++axis) {
     const auto a = static_cast<std::size_t>(axis);
     if (axis_sizes_[a] == 1) continue;
-    if (state.partial[a] >= 0) partial |= 1U << axis;
     if (code_byte(code, axis) == 0) replicated |= 1U << axis;
   }
   const auto add = [&](LayoutCode to, Move move) {
@@ -370,21 +399,9 @@ void MoveGraph::generate(std::size_t index, std::vector<Move>& moves) const {
       if (state.partial[static_cast<std::size_t>(axis)] == static_cast<int>(reduction))
         candidates |= 1U << axis;
     }
-    const auto allowed = [&](unsigned set) {
-      const unsigned lowest = set & (~set + 1);
-      for (int axis = 0; axis < axes; ++axis) {
-        const unsigned bit = 1U << axis;
-        if ((partial & ~set & bit) == 0 || bit < lowest) continue;
-        if (!reductions_commute(
-                reduction, static_cast<Reduction>(state.partial[static_cast<std::size_t>(axis)]))) {
-          return false;
-        }
-      }
-      return true;
-    };
     for_each_sequence(candidates, buffer, 0, [&](std::span<const std::int8_t> list) {
       const std::uint8_t set = mask_of(list);
-      if (!allowed(set)) return;
+      if (!may_reduce(state, set, reduction)) return;
       for (int dim = 0; dim < tensor_rank_; ++dim) {
         Move move{0, Collective::kReduceScatter, set, static_cast<std::int8_t>(dim)};
         move.reduction = reduction;
@@ -400,10 +417,7 @@ void MoveGraph::generate(std::size_t index, std::vector<Move>& moves) const {
     // Mask: replicated axes become partial.
     for_each_sequence(replicated, buffer, 0, [&](std::span<const std::int8_t> list) {
       if (!std::is_sorted(list.begin(), list.end())) return;
-      for (int axis = list.front() + 1; axis < axes; ++axis) {
-        const std::int8_t inner = state.partial[static_cast<std::size_t>(axis)];
-        if (inner >= 0 && !keeps_identity(static_cast<Reduction>(inner), reduction)) return;
-      }
+      if (!may_mask(state, mask_of(list), reduction)) return;
       LayoutCode to = code;
       for (const std::int8_t axis : list) to = with_byte(to, axis, partial_byte(reduction));
       Move move{0, Collective::kMask, mask_of(list)};

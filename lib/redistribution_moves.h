@@ -63,8 +63,17 @@ Result<LayoutCode> encode_placements(std::span<const std::int64_t> axis_sizes,
 /// Code to placements: StridedShard where the cuts of a dimension are not in mesh order.
 Placements decode_placements(std::span<const std::int64_t> axis_sizes, LayoutCode code);
 
+/// The code without axes of size 1.
+LayoutCode active_code(std::span<const std::int64_t> axis_sizes, LayoutCode code);
+
 /// May two partial axes of these reductions be reduced in either order?
 bool reductions_commute(Reduction a, Reduction b);
+
+/// May the partial axes of `set`, all of kind `reduction`, be reduced now? Unlike reductions are
+/// resolved from the innermost mesh axis outwards.
+bool may_reduce(const LayoutState& state, unsigned set, Reduction reduction);
+/// May the replicated axes of `set` become partial, the pending reductions unharmed?
+bool may_mask(const LayoutState& state, unsigned set, Reduction reduction);
 
 /// One move. `relabel` moves take no time and no step (R -> P(avg): equal values are their
 /// average).
@@ -107,7 +116,6 @@ class MoveGraph {
   std::vector<std::int64_t> axis_sizes_;
   int tensor_rank_;
   std::vector<Reduction> reductions_;
-  LayoutCode active_mask_ = 0;  ///< bytes of axes of size > 1
   std::vector<LayoutCode> states_;
   std::unordered_map<LayoutCode, std::uint32_t> index_;
   std::vector<std::uint32_t> shape_class_;  ///< states of one class have equal local shapes

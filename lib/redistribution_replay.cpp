@@ -144,10 +144,36 @@ Result<ReplayStep> replay_step(std::span<const std::int64_t> axis_sizes,
   replay.reduction = step.reduction;
   if (step.collective == Collective::kPermute) {
     auto pairs = permute_pairs(axis_sizes, tensor_rank, before, step.after);
+    if (!pairs) {
+      // R may have been relabelled P(avg) behind the permute.
+      Placements reached = step.after;
+      for (std::size_t axis = 0; axis < reached.size(); ++axis) {
+        const Placement average = Partial{Reduction::kAvg};
+        if (reached[axis] == average && before[axis] != average) reached[axis] = Replicate{};
+      }
+      pairs = permute_pairs(axis_sizes, tensor_rank, before, reached);
+    }
     if (!pairs) return fail(pairs.error());
     replay.pairs = *std::move(pairs);
   }
   return replay;
+}
+
+std::map<DeviceRank, std::vector<std::int64_t>> received_shapes(const ReplayStep& step,
+                                                                std::size_t tensor_rank) {
+  std::map<DeviceRank, std::vector<std::int64_t>> shapes;
+  for (const auto& group : step.groups) {
+    for (const DeviceRank rank : group)
+      shapes.emplace(rank, std::vector<std::int64_t>(tensor_rank, 0));
+  }
+  for (const BlockSend& send : step.sends) {
+    std::vector<std::int64_t>& shape = shapes[send.destination];
+    shape.resize(tensor_rank, 0);
+    for (std::size_t dim = 0; dim < send.size.size(); ++dim) {
+      shape[dim] = std::max(shape[dim], send.destination_begin[dim] + send.size[dim]);
+    }
+  }
+  return shapes;
 }
 
 void translate(ReplayStep& step, std::span<const std::int64_t> ranks) {

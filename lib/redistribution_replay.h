@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -63,6 +64,10 @@ Result<ReplayStep> replay_step(std::span<const std::int64_t> axis_sizes,
                                int tensor_rank,
                                std::span<const Placement> before,
                                const RedistributionStep& step);
+
+/// The local shapes that the sends of a send_receive fill.
+std::map<DeviceRank, std::vector<std::int64_t>> received_shapes(const ReplayStep& step,
+                                                                std::size_t tensor_rank);
 
 /// Replaces positions by ranks: position p becomes ranks[p].
 void translate(ReplayStep& step, std::span<const std::int64_t> ranks);

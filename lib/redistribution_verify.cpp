@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/redistribution_verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace meshplan {
+namespace {
+
+constexpr std::int64_t kMostNumbers = std::int64_t{1} << 24;
+
+/// Term `index` of `count` whose reduction is `value`; exact for whole numbers below 2^30.
+double term_of(double value, Reduction reduction, std::int64_t index, std::int64_t count) {
+  const auto i = static_cast<double>(index);
+  const auto n = static_cast<double>(count);
+  switch (reduction) {
+    case Reduction::kSum:  // 3, 4, 5, ... and what is missing
+      return index + 1 < count ? i + 3 : value - (n - 1) * (n - 2) / 2 - 3 * (n - 1);
+    case Reduction::kAvg:
+      return index + 1 < count ? i + 3 : n * value - (n - 1) * (n - 2) / 2 - 3 * (n - 1);
+    case Reduction::kMax:
+      return index + 1 < count ? value - 1 - i : value;
+    case Reduction::kMin:
+      return index + 1 < count ? value + 1 + i : value;
+    case Reduction::kProd:  // -1, -1, ... with an even number of them, one 2 and one half
+      if (count == 1) return value;
+      if (index + 1 == count) return count % 2 == 1 ? -value / 2 : value / 2;
+      return index == 0 ? 2.0 : index == 1 && count % 2 == 1 ? -1.0 : 1.0;
+  }
+  return value;
+}
+
+std::vector<std::int64_t> begins_of(const std::vector<Interval>& block) {
+  std::vector<std::int64_t> begins;
+  for (const Interval& interval : block) begins.push_back(interval.begin);
+  return begins;
+}
+std::vector<std::int64_t> sizes_of(const std::vector<Interval>& block) {
+  std::vector<std::int64_t> sizes;
+  for (const Interval& interval : block) sizes.push_back(interval.size());
+  return sizes;
+}
+
+std::vector<int> partial_axes(const Layout& layout) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < layout.mesh().ndim(); ++axis) {
+    if (layout.partial_of(axis)) axes.push_back(axis);
+  }
+  return axes;
+}
+
+}  // namespace
+
+Result<VirtualDevices> distribute(const DenseTensor& full, const Layout& layout) {
+  const DeviceMesh& mesh = layout.mesh();
+  VirtualDevices devices;
+  for (std::int64_t position = 0; position < mesh.size(); ++position) {
+    auto block = layout.slice(full.shape, position);
+    if (!block) return fail(block.error());
+    DenseTensor shard = block_of(full, begins_of(*block), sizes_of(*block));
+    // Outermost axis first: its terms are what the reductions inside it have to give.
+    for (const int axis : partial_axes(layout)) {
+      const std::int64_t index = mesh.coordinate_at(position, axis);
+      for (double& value : shard.values) {
+        value = term_of(value, *layout.partial_of(axis), index, mesh.axis_size(axis));
+      }
+    }
+    devices.at(mesh.rank_at(position)) = std::move(shard);
+  }
+  return devices;
+}
+
+Result<void> check_devices(const VirtualDevices& devices,
+                           const DenseTensor& full,
+                           const Layout& layout) {
+  const DeviceMesh& mesh = layout.mesh();
+  std::map<DeviceRank, DenseTensor> values = devices.tensors();
+  const std::vector<int> partial = partial_axes(layout);
+  for (auto axis = partial.rbegin(); axis != partial.rend(); ++axis) {
+    for (const auto& group : mesh.groups_of(AxisSet{1} << *axis)) {
+      std::vector<const DenseTensor*> terms;
+      for (const DeviceRank rank : group) terms.push_back(&values[rank]);
+      auto whole = reduced(terms, *layout.partial_of(*axis));
+      if (!whole) return fail(ErrorCode::kConflict, "", whole.error().message);
+      for (const DeviceRank rank : group) values[rank] = *whole;
+    }
+  }
+  for (std::int64_t position = 0; position < mesh.size(); ++position) {
+    auto block = layout.slice(full.shape, position);
+    if (!block) return fail(block.error());
+    const DenseTensor expected = block_of(full, begins_of(*block), sizes_of(*block));
+    const DeviceRank rank = mesh.rank_at(position);
+    const DenseTensor& found = values[rank];
+    if (found.values.empty() && expected.values.empty()) continue;
+    if (found.shape != expected.shape) {
+      return fail(ErrorCode::kConflict,
+                  "",
+                  "device " + std::to_string(rank) + " holds a shard of another shape");
+    }
+    for (std::size_t i = 0; i < expected.values.size(); ++i) {
+      if (found.values[i] == expected.values[i]) continue;
+      return fail(ErrorCode::kConflict,
+                  "",
+                  "device " + std::to_string(rank) + " holds " + std::to_string(found.values[i]) +
+                      " as element " + std::to_string(i) + " of its shard, expected " +
+                      std::to_string(expected.values[i]));
+    }
+  }
+  return {};
+}
+
+Result<void> verify_redistribution(std::span<const std::int64_t> shape,
+                                   const Layout& from,
+                                   const Layout& to,
+                                   std::span<const ReplayStep> steps) {
+  // Some step may hold the whole tensor on every device.
+  std::int64_t numbers = std::max(from.mesh().size(), to.mesh().size());
+  for (const std::int64_t size : shape) {
+    if (size > 0 && numbers > kMostNumbers / size) {
+      return fail(ErrorCode::kUnsupported,
+                  "",
+                  "the tensor is too large to be executed on virtual devices; use a smaller shape");
+    }
+    numbers *= std::max<std::int64_t>(size, 1);
+  }
+  DenseTensor full = DenseTensor::filled({shape.begin(), shape.end()}, 0.0);
+  for (std::size_t i = 0; i < full.values.size(); ++i) full.values[i] = static_cast<double>(i + 1);
+  auto devices = distribute(full, from);
+  if (!devices) return fail(devices.error());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    std::map<DeviceRank, std::vector<std::int64_t>> shapes;
+    if (steps[i].collective == Collective::kSendReceive)
+      shapes = received_shapes(steps[i], shape.size());
+    if (auto done = devices->execute(steps[i], shapes); !done) {
+      return fail(
+          ErrorCode::kConflict, "", "step " + std::to_string(i + 1) + ": " + done.error().message);
+    }
+  }
+  return check_devices(*devices, full, to);
+}
+
+}  // namespace meshplan
