@@ -113,6 +113,12 @@ Result<std::int64_t> DimensionSizes::evaluate(const Size& size, const std::strin
 }
 
 Result<std::int64_t> tensor_bytes(const Shape& shape, DType dtype, const std::string& where) {
+  if (shape.size() > kMostDimensions) {
+    return fail(ErrorCode::kUnsupported,
+                where,
+                "a tensor has at most " + std::to_string(kMostDimensions) +
+                    " dimensions, this one has " + std::to_string(shape.size()));
+  }
   std::int64_t bytes = dtype_bytes(dtype);
   for (const std::int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > kMostTensorBytes) {

@@ -15,6 +15,9 @@ namespace meshplan {
 /// The bytes of one tensor may not exceed this.
 constexpr std::int64_t kMostTensorBytes = std::int64_t{1} << 62;
 
+/// A tensor may not have more dimensions than this.
+constexpr std::size_t kMostDimensions = 32;
+
 class DimensionSizes {
  public:
   /// The dimensions of `document` with "batch" divided by `microbatches`. Errors: kValue (a name
@@ -33,7 +36,8 @@ class DimensionSizes {
   std::map<std::string, std::int64_t, std::less<>> values_;
 };
 
-/// Bytes of a tensor of this type. Errors: kOverflow beyond kMostTensorBytes.
+/// Bytes of a tensor of this type. Errors: kOverflow beyond kMostTensorBytes, kUnsupported beyond
+/// kMostDimensions.
 Result<std::int64_t> tensor_bytes(const Shape& shape, DType dtype, const std::string& where);
 
 }  // namespace meshplan

@@ -812,7 +812,9 @@ Result<Graph> Resolver::run() {
 }  // namespace
 
 Result<Graph> resolve(const GraphDocument& document, const GraphOptions& options) {
-  return Resolver(document, options).run();
+  Result<Graph> graph = Resolver(document, options).run();
+  if (!graph) graph.error().message = one_line(graph.error().message);  // names may hold anything
+  return graph;
 }
 
 Result<Graph> read_graph(std::string_view text,

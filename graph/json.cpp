@@ -621,6 +621,28 @@ std::string json_quote(std::string_view text) {
   return quoted + '"';
 }
 
+std::string one_line(std::string_view text) {
+  constexpr std::size_t kLongest = 1000;
+  std::size_t size = std::min(text.size(), kLongest);
+  while (size < text.size() && size > 0 &&
+         (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U) {
+    --size;  // not inside of a character
+  }
+  std::string line;
+  for (std::string_view rest = text.substr(0, size); !rest.empty();) {
+    const bool plain = rest.front() == '"' || rest.front() == '\\';
+    const std::size_t length = std::max<std::size_t>(utf8_length(rest), 1);
+    if (plain) {
+      line += rest.front();
+    } else {
+      const std::string quoted = json_quote(rest.substr(0, length));
+      line.append(quoted, 1, quoted.size() - 2);
+    }
+    rest.remove_prefix(length);
+  }
+  return size < text.size() ? line + "..." : line;
+}
+
 std::string json_number(double value) {
   MESHPLAN_CHECK(std::isfinite(value));
   char buffer[64];

@@ -116,6 +116,10 @@ std::string json_pointer_part(std::string_view key);
 /// `text` in double quotes with the escapes of JSON; invalid UTF-8 becomes U+FFFD.
 std::string json_quote(std::string_view text);
 
+/// `text` on one line: control characters escaped as in JSON, invalid UTF-8 replaced, and at most
+/// about a thousand bytes of it.
+std::string one_line(std::string_view text);
+
 /// The shortest text that reads back as the same double, always recognisable as one ("1.0").
 /// The value must be finite.
 std::string json_number(double value);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The graph document as text: what is read, what is refused and how it is written.
+#include <algorithm>
 #include <string>
 
 #include "graph/graph_document.h"
 #include "support/catch.h"
+#include "support/run_program.h"
 
 namespace meshplan {
 namespace {
@@ -207,6 +209,18 @@ TEST_CASE("Roles, dtypes and names are checked") {
   CHECK(error_with("graph/1.0", "graph/1.1") ==
         "g.json: /schema: this program reads meshplan.graph 1.0 to 1.0, not "
         "\"meshplan.graph/1.1\"");
+}
+
+TEST_CASE("The complete example of the user page is a good graph") {
+  const std::string page = test::file_text(MESHPLAN_SOURCE_DIR "/docs/formats.md");
+  const std::size_t begin = page.find("```json\n{\n  \"schema\"");
+  REQUIRE(begin != std::string::npos);
+  const std::string text = page.substr(begin + 8, page.find("```\n", begin + 8) - begin - 8);
+  const GraphDocument document = read(text);
+  CHECK(document.operators.size() == 4);
+  const Result<Graph> graph = resolve(document, GraphOptions{});
+  if (!graph) FAIL(to_string(graph.error()));
+  CHECK(write_graph_document(document) == text);
 }
 
 }  // namespace

@@ -279,6 +279,15 @@ TEST_CASE("Any bytes quoted as a JSON string read back as valid UTF-8") {
   CHECK(json_quote("\xC3\xA9\x7F") == "\"\xC3\xA9\\u007f\"");
 }
 
+TEST_CASE("A message is kept on one line of bounded length") {
+  CHECK(one_line("say \"a\\b\"\n\x01") == "say \"a\\b\"\\n\\u0001");
+  CHECK(one_line("") == "");
+  CHECK(one_line(std::string(1000, 'x')) == std::string(1000, 'x'));
+  CHECK(one_line(std::string(1001, 'x')) == std::string(1000, 'x') + "...");
+  CHECK(one_line(std::string(999, 'x') + "\xC3\xA9") == std::string(999, 'x') + "...");
+  CHECK(one_line("\xFF") == "\xEF\xBF\xBD");
+}
+
 TEST_CASE("Quantities carry their units") {
   CHECK(*parse_bytes("80GiB") == 85899345920);
   CHECK(*parse_bytes("40GB") == 40000000000);

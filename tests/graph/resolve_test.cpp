@@ -447,6 +447,10 @@ TEST_CASE("Products beyond 64 bits are refused") {
         std::string::npos);
   CHECK(with_shape("['99999999999999999999']") ==
         "g.json: /tensors/x/shape/0: the number does not fit into 64 bits");
+  std::string ones;
+  for (int i = 0; i < 33; ++i) ones += i == 0 ? "1" : ", 1";
+  CHECK(with_shape("[" + ones + "]") ==
+        "g.json: /tensors/x/shape: a tensor has at most 32 dimensions, this one has 33");
   // a result that becomes too large
   CHECK(error_of(R"('tensors': {'x': {'shape': [4294967296, 1], 'dtype': 'int8', 'role': 'input'},
                                'w': {'shape': [1, 4294967296], 'dtype': 'int8', 'role': 'input'}},
