@@ -332,14 +332,17 @@ class RuleBinder {
     return {};
   }
 
+  /// Whether the run stands in operands, but in omitted ones alone.
   bool optional_only(const std::string& run) const {
+    bool omitted = false;
     for (std::size_t i = 0; i < parsed_.operands.size(); ++i) {
-      if (!rule_.operands[i].present) continue;
       for (const Term& term : parsed_.operands[i].terms) {
-        if (term.kind == TermKind::kRun && term.names[0] == run) return false;
+        if (term.kind != TermKind::kRun || term.names[0] != run) continue;
+        if (rule_.operands[i].present) return false;
+        omitted = true;
       }
     }
-    return true;
+    return omitted;
   }
 
   int add_factor(std::string name) {
