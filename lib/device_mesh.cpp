@@ -702,11 +702,20 @@ Result<DeviceMesh> DeviceMesh::unflatten(const AxisRef& axis,
     new_axes.insert(new_axes.end(), names.begin(), names.end());
     new_axes.insert(new_axes.end(), axes().begin() + last + 1, axes().end());
   }
-  if (view_->whole && view_->root->ranks.empty()) return make(new_shape, new_axes);
-  if (size() > kMaxListedRanks) {
+  const bool counts_up = view_->whole && view_->root->ranks.empty();
+  if (!counts_up && size() > kMaxListedRanks) {
     return fail(ErrorCode::kOverflow, "/mesh", "the sub-mesh has too many ranks to list");
   }
-  return make(new_shape, new_axes, ranks());
+  Result<DeviceMesh> split =
+      counts_up ? make(new_shape, new_axes) : make(new_shape, new_axes, ranks());
+  if (split || !split.error().where.starts_with("/axes")) return split;
+  // The faulty name is one of `names`, or clashes with one of them.
+  std::string where = "/names";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string new_axis = "/axes/" + std::to_string(at(first) + i);
+    if (split.error().where == new_axis) where += "/" + std::to_string(i);
+  }
+  return fail(split.error().code, where, split.error().message);
 }
 
 Result<DeviceMesh> DeviceMesh::concatenate(const std::vector<DeviceMesh>& meshes) {

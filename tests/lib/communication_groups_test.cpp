@@ -9,12 +9,14 @@
 #include <set>
 
 #include "support/catch.h"
+#include "support/group_simulation.h"
 #include "support/recording_platform.h"
 
 namespace meshplan {
 namespace {
 
 using Ranks = std::vector<std::int64_t>;
+using test::waiting_forever;
 
 TEST_CASE("meshes make no platform calls, the first use of a group creates it, the second none") {
   RecordingPlatform platform(5);
@@ -83,30 +85,6 @@ TEST_CASE("a plan lists each group once: fewer axes first, then mesh order") {
                                         {{"tp"}, {{0, 1}, {2, 3}}},
                                         {{"dp", "tp"}, {{0, 1, 2, 3}}}});
   CHECK(plan_groups(mesh, {}).empty());
-}
-
-/// Simulates ranks that each create groups in an order of their own. A creation is done when every
-/// member waits for it. Returns the number of ranks that wait forever.
-std::size_t waiting_forever(std::map<std::int64_t, std::vector<Ranks>> programs) {
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (auto& [rank, program] : programs) {
-      if (program.empty()) continue;
-      const Ranks group = program.front();
-      const bool all_wait = std::all_of(group.begin(), group.end(), [&](std::int64_t member) {
-        const std::vector<Ranks>& other = programs[member];
-        return !other.empty() && other.front() == group;
-      });
-      if (!all_wait) continue;
-      for (const std::int64_t member : group) {
-        std::vector<Ranks>& other = programs[member];
-        other.erase(other.begin());
-      }
-      progress = true;
-    }
-  }
-  return static_cast<std::size_t>(std::count_if(
-      programs.begin(), programs.end(), [](const auto& entry) { return !entry.second.empty(); }));
 }
 
 /// What each rank asks of its platform when it creates the groups of a plan.
