@@ -8,6 +8,8 @@
 
 #include "lib/redistribution.h"
 #include "lib/redistribution_moves.h"
+#include "lib/redistribution_policies.h"
+#include "lib/redistribution_reduce.h"
 
 using namespace meshplan;
 
@@ -54,7 +56,8 @@ std::vector<Placements> layouts_of(const Sizes& mesh, const Sizes& shape, bool a
   for (std::size_t i = 0; i < graph.size(); ++i) {
     Placements placements = decode_placements(mesh, graph.state(i));
     bool strided = false;
-    for (const Placement& placement : placements) strided = strided || std::holds_alternative<StridedShard>(placement);
+    for (const Placement& placement : placements)
+      strided = strided || std::holds_alternative<StridedShard>(placement);
     if ((any_order || !strided) && local_elements(mesh, shape, graph.state(i)) >= 0) {
       layouts.push_back(std::move(placements));
     }
@@ -77,9 +80,17 @@ void bench_all_pairs(const Sizes& mesh, const Sizes& shape, bool any_order) {
   }
   const double warm = seconds_since(warm_start);
   const auto pairs = static_cast<double>(layouts.size() * layouts.size());
-  std::printf("all pairs, %zu axes, %zu-D, %s orders: %zu layouts, %.0f pairs, cold %.3f s, warm %.0f ns each (%zu)\n",
-              mesh.size(), shape.size(), any_order ? "all" : "default", layouts.size(), pairs, cold,
-              warm / pairs * 1e9, steps);
+  std::printf(
+      "all pairs, %zu axes, %zu-D, %s orders: %zu layouts, %.0f pairs, cold %.3f s, warm %.0f ns "
+      "each (%zu)\n",
+      mesh.size(),
+      shape.size(),
+      any_order ? "all" : "default",
+      layouts.size(),
+      pairs,
+      cold,
+      warm / pairs * 1e9,
+      steps);
 }
 
 void bench_table(const Sizes& mesh, const Sizes& shape) {
@@ -96,8 +107,59 @@ void bench_table(const Sizes& mesh, const Sizes& shape) {
     (void)planner.cost_table(other, 2, layouts);
     best = std::min(best, seconds_since(start));
   }
-  std::printf("cost table, %zu axes, %zu-D: K=%zu, first %.3f ms, further shapes %.3f ms\n", mesh.size(), shape.size(),
-              layouts.size(), first * 1e3, best * 1e3);
+  std::printf("cost table, %zu axes, %zu-D: K=%zu, first %.3f ms, further shapes %.3f ms\n",
+              mesh.size(),
+              shape.size(),
+              layouts.size(),
+              first * 1e3,
+              best * 1e3);
+}
+
+/// Rule-based sequences against the plan, over all pairs of layouts.
+void bench_policies(const Sizes& mesh, const Sizes& shape) {
+  const auto layouts = layouts_of(mesh, shape, true);
+  RedistributionPlanner planner(mesh, ring_price(mesh));
+  const CollectivePrice price = ring_price(mesh);
+  const PriceOfMesh price_of = [&](std::span<const std::int64_t>) { return price; };
+  double best_sum = 0;
+  double greedy_sum = 0;
+  double shardy_sum = 0;
+  double gather_sum = 0;
+  std::size_t dearer = 0;
+  std::size_t pairs = 0;
+  for (const Placements& from : layouts) {
+    for (const Placements& to : layouts) {
+      const double best = (*planner.plan(shape, 2, from, to))->time.value;
+      const double greedy =
+          hyper_parallel_redistribution(mesh, price, shape, 2, from, to)->time.value;
+      const double shardy =
+          shardy_redistribution(mesh, price_of, shape, 2, from, to)->steps.time.value;
+      const int rank = static_cast<int>(shape.size());
+      const double gather = gather_then_slice(mesh,
+                                              price,
+                                              shape,
+                                              2,
+                                              *encode_placements(mesh, rank, from),
+                                              *encode_placements(mesh, rank, to))
+                                .time.value;
+      if (best > greedy || best > shardy || best > gather) ++dearer;
+      ++pairs;
+      best_sum += best;
+      greedy_sum += greedy;
+      shardy_sum += shardy;
+      gather_sum += gather;
+    }
+  }
+  std::printf(
+      "policies, %zu axes, %zu-D, %zu pairs: plan / hyper-parallel %.3f, plan / shardy %.3f, "
+      "plan / gather-then-slice %.3f (sums of times); pairs where the plan is dearer: %zu\n",
+      mesh.size(),
+      shape.size(),
+      pairs,
+      best_sum / greedy_sum,
+      best_sum / shardy_sum,
+      best_sum / gather_sum,
+      dearer);
 }
 
 }  // namespace
@@ -105,6 +167,7 @@ void bench_table(const Sizes& mesh, const Sizes& shape) {
 int main() {
   bench_all_pairs({2, 2, 2}, {64, 64, 64, 64}, false);
   bench_all_pairs({2, 2, 2}, {64, 64, 64, 64}, true);
+  bench_policies({2, 2, 2}, {64, 64, 64, 64});
   bench_table({4, 8}, {64, 1024, 4096});
   bench_table({2, 4, 8}, {64, 1024, 4096});
   bench_table({2, 2, 4, 8}, {64, 1024, 4096});

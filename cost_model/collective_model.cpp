@@ -466,7 +466,10 @@ Seconds CollectiveModel::time(const CollectiveCall& call) const {
   for (const std::uint32_t price : axes.prices) {
     slowest = std::max(slowest, group_time(prices_[price], call));
   }
-  return on_price_grid({cluster_.efficiency.collective_overhead.value + slowest});
+  // Rounded up: then a collective is never dearer than its parts (an all-reduce than reduce-scatter
+  // and all-gather) by rounding alone.
+  constexpr double kGrid = 1099511627776.0;  // 2^40, the price grid of lib/units.h
+  return {std::ceil((cluster_.efficiency.collective_overhead.value + slowest) * kGrid) / kGrid};
 }
 
 Bytes CollectiveModel::moved(const CollectiveCall& call) const {

@@ -378,9 +378,14 @@ class RedistributionPlanner::Impl {
     }
   }
 
-  /// What a move's input and output take together.
+  /// What a move's input and output take together; all-reduce and mask overwrite their input.
   static Bytes move_peak(const Context& context, std::size_t from, const Move& move) {
-    return move.relabel ? context.local[from] : context.local[from] + context.local[move.to];
+    return works_in_place(move) ? context.local[from]
+                                : context.local[from] + context.local[move.to];
+  }
+  static bool works_in_place(const Move& move) {
+    return move.relabel || move.collective == Collective::kAllReduce ||
+           move.collective == Collective::kMask;
   }
 
   /// Dijkstra with labels (cost, peak), and the edges that lie on cheapest paths.
@@ -501,12 +506,15 @@ class RedistributionPlanner::Impl {
             std::uint32_t to,
             Bytes peak_limit) {
     if (context.local[from] + context.local[to] <= peak_limit) return true;
-    // Only relabelling takes less than both sides together.
     const auto moves = context.graph->moves(from);
-    return std::any_of(moves.begin(), moves.end(), [&](const Move& move) {
-      return move.relabel && move.to == to && source.cost[from] == source.cost[to] &&
-             context.local[from] <= peak_limit;
-    });
+    const std::vector<Ticks>& prices = prices_from(context, from);
+    for (std::size_t i = 0; i < moves.size(); ++i) {
+      if (moves[i].to == to && works_in_place(moves[i]) && prices[i] >= 0 &&
+          source.cost[from] + prices[i] == source.cost[to] && context.local[from] <= peak_limit) {
+        return true;
+      }
+    }
+    return false;
   }
 
   RedistributionStep step_of(const Context& context,

@@ -41,7 +41,8 @@ struct Redistribution {
   std::vector<RedistributionStep> steps;
   Seconds time;     ///< sum of the steps' times, exact
   Bytes bytes = 0;  ///< sum of the steps' bytes_moved
-  Bytes peak = 0;   ///< the most that one step's input and output take on a device
+  Bytes peak =
+      0;  ///< the most that one step's input and output take on a device (all-reduce in place)
 };
 
 /// Finds cheapest redistributions on one mesh (at most 8 axes). Costs obey the triangle inequality

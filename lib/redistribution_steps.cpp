@@ -201,7 +201,9 @@ bool StepBuilder::append(const Move& move, LayoutCode after) {
     step.time = on_price_grid(price_({step.collective, step.axes, step.call_bytes}));
     result_.time += step.time;
     result_.bytes += step.bytes_moved;
-    result_.peak = std::max(result_.peak, bytes_before + bytes_after);
+    const bool in_place =
+        move.collective == Collective::kAllReduce || move.collective == Collective::kMask;
+    result_.peak = std::max(result_.peak, in_place ? bytes_before : bytes_before + bytes_after);
     result_.steps.push_back(std::move(step));
   }
   code_ = after;
