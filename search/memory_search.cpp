@@ -14,10 +14,14 @@ constexpr int kMostGrowths = 40;
 constexpr int kMostIntersections = 14;
 constexpr double kGrowth = 8;
 constexpr int kWindow = 40;  ///< operators chosen anew around a cut: more than a decoder layer
+constexpr int kMostBalances = 60;
+constexpr int kMostRefinements = 24;
+constexpr double kGoodGap = 0.01;  ///< a gap below this is not worked on further
 
 struct Candidate {
   Decision decision;
   PlanProblem::Measured measured;
+  double bound = 0;  ///< on the priced sum of every plan
 };
 
 class MemorySearch {
@@ -43,6 +47,8 @@ class MemorySearch {
         target -= below->measured.peak - limit_;
       }
     }
+    if (!result_.decision && !result_.min_memory) balance(cheapest);
+    if (result_.decision) refine(cheapest);
     return finish();
   }
 
@@ -54,6 +60,7 @@ class MemorySearch {
       infeasible_ = true;
       return candidate;
     }
+    candidate.bound = solution.lower_bound;
     double bound = solution.lower_bound;
     for (const auto& [moment, price] : prices.at) bound -= price * static_cast<double>(limit_);
     if (!prices.memory_only) result_.lower_bound = std::max(result_.lower_bound, bound);
@@ -75,8 +82,9 @@ class MemorySearch {
     const auto at = static_cast<std::size_t>(moment);
     const MemoryPrices bytes_only{{{moment, 1.0}}, true};
     const Candidate least = solve(bytes_only);
-    const Bytes floor = least.measured.profile[at];
-    if (floor > target) {
+    if (least.measured.profile[at] > target) {
+      // sums of whole bytes are exact
+      const auto floor = static_cast<Bytes>(least.bound);
       if (floor > limit_ && floor > result_.min_memory.value_or(0)) {
         result_.min_memory = floor;
         result_.tightest_moment = moment;
@@ -161,6 +169,51 @@ class MemorySearch {
     joined.decision = {solution.choice, first.decision.prices, second.decision.late, cut};
     joined.measured = problem_.measure(joined.decision);
     return joined;
+  }
+
+  /// Looks for any plan within the limit where the least bytes at one moment are too many at
+  /// another. Moments that are exceeded count ever more (fictitious play); whatever they count, no
+  /// plan's peak is below the least weighted bytes over the sum of the weights.
+  void balance(const Candidate& cheapest) {
+    MemoryPrices weights;
+    weights.memory_only = true;
+    int moment = cheapest.measured.peak_moment;
+    for (int round = 1; round <= kMostBalances; ++round) {
+      weights.at[moment] += 1;
+      const Candidate next = solve(weights);
+      const auto floor = static_cast<Bytes>(std::ceil(next.bound / round * (1 - 1e-12)));
+      if (floor > limit_) {
+        result_.min_memory = floor;
+        result_.tightest_moment = moment;
+        return;
+      }
+      offer(next);
+      if (result_.decision) return;
+      moment = next.measured.peak_moment;
+    }
+  }
+
+  /// Prices at several moments at once, raised where the limit is exceeded and lowered where there
+  /// is room: better bounds and better plans where several moments are tight.
+  void refine(const Candidate& cheapest) {
+    MemoryPrices prices;
+    const double first = 0.1 * cheapest.measured.objective.value /
+                         static_cast<double>(std::max<Bytes>(cheapest.measured.peak, 1));
+    int moment = cheapest.measured.peak_moment;
+    for (int round = 0; round < kMostRefinements; ++round) {
+      if (result_.objective.value <= result_.lower_bound * (1 + kGoodGap)) return;
+      const double step = 1 + 3.0 / (1 + round / 4);
+      for (auto& [at, price] : prices.at) {
+        if (at != moment) price /= std::sqrt(step);
+      }
+      if (moment >= 0) {
+        double& price = prices.at[moment];
+        price = price == 0 ? first : price * step;
+      }
+      const Candidate next = solve(prices);
+      offer(next);
+      moment = next.measured.peak > limit_ ? next.measured.peak_moment : -1;
+    }
   }
 
   MemorySearchResult finish() {

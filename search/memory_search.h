@@ -8,7 +8,9 @@
 // switch together at one price, so neither of the two plans is near the limit: they are joined,
 // operators before a cut as in one, from the cut as in the other, with the operators around the cut
 // chosen anew; the cut is found by bisection. A plan that exceeds the limit at another moment leads
-// to a price at that moment or to a lower target.
+// to a price at that moment or to a lower target. Where no plan was found, moments are weighed
+// against each other until one is, or until it is proven that there is none; where the gap stays
+// wide (small graphs), prices at several moments narrow it.
 #pragma once
 
 #include <optional>

@@ -112,12 +112,12 @@ Tally run(std::uint64_t first, std::uint64_t last, double most) {
 }
 
 /// Plans within a limit come with a bound; small graphs have few plans, so that the bound is often
-/// loose and, seldom, the only plan that fits is missed (and not said to be impossible).
+/// loose, and a limit that hardly any plan meets may be missed without being called impossible.
 void check_tally(const Tally& tally, std::uint64_t seeds) {
   INFO(tally.graphs << " graphs, " << tally.limits << " limits, " << tally.missed << " missed, "
                     << tally.optimal << " proven optimal, " << tally.equal << " equal");
   CHECK(static_cast<std::uint64_t>(tally.graphs) * 10 > seeds * 9);
-  CHECK(tally.missed * 50 <= tally.limits);
+  CHECK(tally.missed * 500 <= tally.limits);
   CHECK(tally.equal * 5 >= tally.limits * 2);
   CHECK(tally.optimal * 4 >= tally.limits);
 }
