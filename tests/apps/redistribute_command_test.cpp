@@ -101,8 +101,9 @@ TEST_CASE(
   std::string requests = "[";
   for (const char* size : {"1", "7", "1024", "1000003", "33554432"}) {
     for (const char* to : {"R", "S(0)"}) {
-      requests += std::string(requests.size() > 1 ? "," : "") + R"json({"mesh": {"shape": [8]}, "shape": [)" + size +
-                  R"(], "dtype": "bf16", "from": ["P(sum)"], "to": [")" + to + "\"]}";
+      requests += std::string(requests.size() > 1 ? "," : "") +
+                  R"json({"mesh": {"shape": [8]}, "shape": [)json" + size +
+                  R"json(], "dtype": "bf16", "from": ["P(sum)"], "to": [")json" + to + "\"]}";
     }
   }
   const json answers = batch(requests + "]");
@@ -112,7 +113,7 @@ TEST_CASE(
 }
 
 TEST_CASE("Policies and clusters change the sequence and its price") {
-  const json answers = batch(R"([
+  const json answers = batch(R"json([
     {"mesh": {"shape": [2, 4], "axes": ["dp", "tp"]}, "shape": [8, 16], "policy": "hyper-parallel",
      "from_map": [1, 0], "to_map": [0, 1]},
     {"mesh": {"shape": [4, 2, 4], "axes": ["x", "y", "z"]}, "shape": [16, 8], "policy": "shardy",
@@ -122,17 +123,17 @@ TEST_CASE("Policies and clusters change the sequence and its price") {
     {"mesh": {"shape": [2, 8], "axes": ["dp", "tp"]}, "shape": [4096, 4096], "from": ["S(0)", "R"], "to": ["R", "R"]},
     {"mesh": {"shape": [2, 8], "axes": ["dp", "tp"]}, "shape": [4096, 4096], "from": ["S(0)", "R"], "to": ["R", "R"],
      "cluster": "dgx-a100-80g"}])json");
-      CHECK(collectives_of(answers[0]) == Names{"all_gather", "all_to_all", "slice"});
-      CHECK(collectives_of(answers[1]) == Names{"slice", "slice", "permute"});
-      CHECK(answers[1]["steps"][0]["axes"] == json{"x:(2)2"});
-      CHECK(answers[1]["steps"][0]["mesh"]["axes"] == json{"x:(1)2", "x:(2)2", "y", "z"});
-      CHECK(answers[2]["padded_shape"] == json{8, 12});
-      CHECK(collectives_of(answers[3]) == Names{"all_gather"});
-      CHECK(answers[3]["time"] != answers[4]["time"]);
-    }
+  CHECK(collectives_of(answers[0]) == Names{"all_gather", "all_to_all", "slice"});
+  CHECK(collectives_of(answers[1]) == Names{"slice", "slice", "permute"});
+  CHECK(answers[1]["steps"][0]["axes"] == json{"x:(2)2"});
+  CHECK(answers[1]["steps"][0]["mesh"]["axes"] == json{"x:(1)2", "x:(2)2", "y", "z"});
+  CHECK(answers[2]["padded_shape"] == json{8, 12});
+  CHECK(collectives_of(answers[3]) == Names{"all_gather"});
+  CHECK(answers[3]["time"] != answers[4]["time"]);
+}
 
-    TEST_CASE("A bad request is answered by its fault and does not stop the others") {
-      const json answers = batch(R"json([
+TEST_CASE("A bad request is answered by its fault and does not stop the others") {
+  const json answers = batch(R"json([
     {"mesh": {"shape": [2, 4]}, "shape": [8], "from": ["S(0)", "R"], "to": ["R", "S(7)"]},
     {"mesh": {"shape": [2, 4]}, "shape": [8], "from": ["S(0)", "R"]},
     {"mesh": {"shape": [2]}, "shape": [8], "from": ["P(sum)"], "to": ["P(max)"]},
@@ -148,102 +149,101 @@ TEST_CASE("Policies and clusters change the sequence and its price") {
     {"mesh": {"shape": [2]}, "shape": [9223372036854775807], "dtype": "fp32", "from": ["R"], "to": ["S(0)"]},
     7,
     {"mesh": {"shape": [2]}, "shape": [8], "from": ["S(0)"], "to": ["S(0)"]}])json");
-      REQUIRE(answers.size() == 15);
-      const auto fault = [&](std::size_t i) {
-        const json& error = answers[i].at("error");
-        CHECK_FALSE(error.at("message").get<std::string>().empty());
-        return error.at("code").get<std::string>() + " " + error.at("where").get<std::string>();
-      };
-      CHECK(fault(0) == "value /0/to/1");
-      CHECK(fault(1) == "missing /1");
-      CHECK(fault(2) == "conflict /2/to/0");
-      CHECK(fault(3) == "value /3/from/0");
-      CHECK(fault(4) == "conflict /4/from_map");
-      CHECK(fault(5) == "value /5/dtype");
-      CHECK(fault(6) == "value /6/policy");
-      CHECK(fault(7).starts_with("input"));
-      CHECK(fault(8) == "value /8/shape/0");
-      CHECK(fault(9) == "value /9/colour");
-      CHECK(fault(10) == "unsupported /10/mesh");
-      CHECK(fault(11) == "value /11/from");
-      CHECK(fault(12) == "overflow /12/shape");
-      CHECK(fault(13) == "type /13");
-      CHECK(answers[14]["steps"].empty());
-      CHECK(answers[14]["time"] == 0.0);
-    }
+  REQUIRE(answers.size() == 15);
+  const auto fault = [&](std::size_t i) {
+    const json& error = answers[i].at("error");
+    CHECK_FALSE(error.at("message").get<std::string>().empty());
+    return error.at("code").get<std::string>() + " " + error.at("where").get<std::string>();
+  };
+  CHECK(fault(0) == "value /0/to/1");
+  CHECK(fault(1) == "missing /1");
+  CHECK(fault(2) == "conflict /2/to/0");
+  CHECK(fault(3) == "value /3/from/0");
+  CHECK(fault(4) == "conflict /4/from_map");
+  CHECK(fault(5) == "value /5/dtype");
+  CHECK(fault(6) == "value /6/policy");
+  CHECK(fault(7).starts_with("input"));
+  CHECK(fault(8) == "value /8/shape/0");
+  CHECK(fault(9) == "value /9/colour");
+  CHECK(fault(10) == "unsupported /10/mesh");
+  CHECK(fault(11) == "value /11/from");
+  CHECK(fault(12) == "overflow /12/shape");
+  CHECK(fault(13) == "type /13");
+  CHECK(answers[14]["steps"].empty());
+  CHECK(answers[14]["time"] == 0.0);
+}
 
-    TEST_CASE("The command line prints a table, verifies, and names the option at fault") {
-      const std::vector<std::string> good = {
-          "--mesh", "dp=2,tp=4", "--shape", "8,16", "--from", "S(0),P(sum)", "--to", "R,S(1)"};
-      auto with = [&](std::vector<std::string> more) {
-        more.insert(more.begin(), good.begin(), good.end());
-        return more;
-      };
-      const Run text = run(with({"--verify"}));
-      CHECK(text.code == kDone);
-      CHECK(text.out.find("reduce_scatter  sum dim 1 over tp") != std::string::npos);
-      CHECK(text.out.find("verified on virtual devices") != std::string::npos);
-      CHECK(run(with({"--format", "markdown"})).out.starts_with("| step |"));
-      CHECK(json::parse(run(with({"--format", "json"})).out).at("steps").size() == 2);
-      const Run map =
-          run({"--mesh", "2,4", "--shape", "8,16", "--from-map", "(1,0),-1", "--to-map", "1,0"});
-      CHECK(map.code == kDone);
-      CHECK(map.out.find("all_to_all") != std::string::npos);
-      CHECK(run({"--mesh", "dp=2", "--shape", "", "--from", "P(sum)", "--to", "R"}).code == kDone);
-      const Run between = run({"--mesh",
-                               "a=2,b=4",
-                               "--to-mesh",
-                               "c=4,d=2",
-                               "--shape",
-                               "16",
-                               "--from",
-                               "S(0),R",
-                               "--to",
-                               "S(0),S(0)",
-                               "--verify"});
-      CHECK(between.code == kDone);
+TEST_CASE("The command line prints a table, verifies, and names the option at fault") {
+  const std::vector<std::string> good = {
+      "--mesh", "dp=2,tp=4", "--shape", "8,16", "--from", "S(0),P(sum)", "--to", "R,S(1)"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), good.begin(), good.end());
+    return more;
+  };
+  const Run text = run(with({"--verify"}));
+  CHECK(text.code == kDone);
+  CHECK(text.out.find("reduce_scatter  sum dim 1 over tp") != std::string::npos);
+  CHECK(text.out.find("verified on virtual devices") != std::string::npos);
+  CHECK(run(with({"--format", "markdown"})).out.starts_with("| step |"));
+  CHECK(json::parse(run(with({"--format", "json"})).out).at("steps").size() == 2);
+  const Run map =
+      run({"--mesh", "2,4", "--shape", "8,16", "--from-map", "(1,0),-1", "--to-map", "1,0"});
+  CHECK(map.code == kDone);
+  CHECK(map.out.find("all_to_all") != std::string::npos);
+  CHECK(run({"--mesh", "dp=2", "--shape", "", "--from", "P(sum)", "--to", "R"}).code == kDone);
+  const Run between = run({"--mesh",
+                           "a=2,b=4",
+                           "--to-mesh",
+                           "c=4,d=2",
+                           "--shape",
+                           "16",
+                           "--from",
+                           "S(0),R",
+                           "--to",
+                           "S(0),S(0)",
+                           "--verify"});
+  CHECK(between.code == kDone);
 
-      const auto refused = [](const std::vector<std::string>& arguments,
-                              const std::string& option) {
-        const Run result = run(arguments);
-        CHECK(result.code == kUsageError);
-        CHECK(result.out.empty());
-        INFO(result.error);
-        CHECK(result.error.find(option) != std::string::npos);
-      };
-      refused({}, "--mesh");
-      refused({"--mesh", "dp=0", "--shape", "8", "--from", "R", "--to", "R"}, "--mesh");
-      refused({"--mesh", "dp=2", "--shape", "8,x", "--from", "R", "--to", "R"}, "--shape");
-      refused({"--mesh", "dp=2", "--shape", "8", "--from", "S(3)", "--to", "R"}, "--from");
-      refused({"--mesh", "dp=2", "--shape", "8", "--from", "R", "--to", "Q"}, "--to");
-      refused({"--mesh", "dp=2", "--shape", "8", "--from", "R"}, "--to");
-      refused({"--mesh", "dp=2", "--shape", "8", "--from", "P(sum)", "--to", "P(max)"}, "--to");
-      refused({"--mesh", "dp=2", "--shape", "8", "--from", "R", "--to", "R", "--dtype", "int3"},
-              "--dtype");
-      refused({"--mesh", "dp=2", "--shape", "8", "--from", "R", "--to", "R", "--policy", "best"},
-              "--policy");
-      refused({"--mesh", "dp=2", "--shape", "8", "--from-map", "5", "--to", "R"}, "--from-map");
-      refused({"--mesh", "dp=2", "--ranks", "[0,0]", "--shape", "8", "--from", "R", "--to", "R"},
-              "--ranks");
-      refused({"--mesh", "dp=2", "--shape", "99999999999", "--from", "R", "--to", "R", "--verify"},
-              "--verify");
+  const auto refused = [](const std::vector<std::string>& arguments, const std::string& option) {
+    const Run result = run(arguments);
+    CHECK(result.code == kUsageError);
+    CHECK(result.out.empty());
+    INFO(result.error);
+    CHECK(result.error.find(option) != std::string::npos);
+  };
+  refused({}, "--mesh");
+  refused({"--mesh", "dp=0", "--shape", "8", "--from", "R", "--to", "R"}, "--mesh");
+  refused({"--mesh", "dp=2", "--shape", "8,x", "--from", "R", "--to", "R"}, "--shape");
+  refused({"--mesh", "dp=2", "--shape", "8", "--from", "S(3)", "--to", "R"}, "--from");
+  refused({"--mesh", "dp=2", "--shape", "8", "--from", "R", "--to", "Q"}, "--to");
+  refused({"--mesh", "dp=2", "--shape", "8", "--from", "R"}, "--to");
+  refused({"--mesh", "dp=2", "--shape", "8", "--from", "P(sum)", "--to", "P(max)"}, "--to");
+  refused({"--mesh", "dp=2", "--shape", "8", "--from", "R", "--to", "R", "--dtype", "int3"},
+          "--dtype");
+  refused({"--mesh", "dp=2", "--shape", "8", "--from", "R", "--to", "R", "--policy", "best"},
+          "--policy");
+  refused({"--mesh", "dp=2", "--shape", "8", "--from-map", "5", "--to", "R"}, "--from-map");
+  refused({"--mesh", "dp=2", "--ranks", "[0,0]", "--shape", "8", "--from", "R", "--to", "R"},
+          "--ranks");
+  refused({"--mesh", "dp=2", "--shape", "99999999999", "--from", "R", "--to", "R", "--verify"},
+          "--verify");
 
-      CHECK(run({"--batch", "/no/such/file"}).code == kInputError);
-      CHECK(run({"--batch", "-"}, "{").code == kInputError);
-      CHECK(run({"--batch", "-"}, "{}").code == kInputError);
-      CHECK(run({"--batch", "-"}, "[]").out == "[]\n");
-      CHECK(run(with({"--cluster", "/no/such/cluster.json"})).code == kInputError);
-    }
+  CHECK(run({"--batch", "/no/such/file"}).code == kInputError);
+  CHECK(run({"--batch", "-"}, "{").code == kInputError);
+  CHECK(run({"--batch", "-"}, "{}").code == kInputError);
+  CHECK(run({"--batch", "-"}, "[]").out == "[]\n");
+  CHECK(run(with({"--cluster", "/no/such/cluster.json"})).code == kInputError);
+}
 
-    TEST_CASE("The answer is the same whatever was asked before") {
-      const std::string one =
-          R"json({"mesh": {"shape": [2, 2, 2], "axes": ["a", "b", "c"]}, "shape": [16, 16],
+TEST_CASE("The answer is the same whatever was asked before") {
+  const std::string one =
+      R"json({"mesh": {"shape": [2, 2, 2], "axes": ["a", "b", "c"]}, "shape": [16, 16],
                               "from": ["S(0)", "S(0)", "S(1)"], "to": ["S(1)", "R", "S(0)"]})json";
-      const std::string other =
-          R"json({"mesh": {"shape": [2, 2, 2], "axes": ["a", "b", "c"]}, "shape": [16, 16],
+  const std::string other =
+      R"json({"mesh": {"shape": [2, 2, 2], "axes": ["a", "b", "c"]}, "shape": [16, 16],
                                 "from": ["S(1)", "R", "S(0)"], "to": ["P(sum)", "S(1)", "S(0)"]
 })json";
-      const json alone = batch("[" + one + "]");
-      const json after = batch("[" + other + "," + other + "," + one + "]");
-      CHECK(alone[0] == after[2]);
-    }
+  const json alone = batch("[" + one + "]");
+  const json after = batch("[" + other + "," + other + "," + one + "]");
+  CHECK(alone[0] == after[2]);
+}
