@@ -83,7 +83,7 @@ Seconds simulate(const std::vector<MomentTime>& moments, std::int64_t microbatch
       const Seconds reduce = moment.after + (last ? moment.after_last : Seconds{});
       if (reduce.value > 0) network = std::max(network, compute) + reduce;
     }
-    middle = compute - begin;
+    if (m == 1) middle = compute - begin;  // the last one waits for the reductions of the step
   }
   return std::max(compute, network) + static_cast<double>(microbatches - walked) * middle + tail;
 }

@@ -513,14 +513,14 @@ class Totals {
     }
   }
 
-  /// The step on one compute track and one communication track. A micro-batch in the middle takes
-  /// as long as any other: three are walked.
+  /// The step on one compute track and one communication track. Three micro-batches are walked;
+  /// more take as long as the middle one each.
   Seconds simulate() const {
     const std::int64_t count = context_.plan.options.microbatches;
     const std::int64_t walked = std::min<std::int64_t>(count, 3);
     Seconds compute;
     Seconds network;
-    Seconds one;
+    Seconds middle;
     for (std::int64_t batch = 0; batch < walked; ++batch) {
       const Seconds begin = compute;
       Seconds previous = compute;
@@ -536,9 +536,9 @@ class Totals {
         if (batch + 1 == walked) after += track.after_last;
         if (after.value > 0) network = std::max(network, compute) + after;
       }
-      one = compute - begin;
+      if (batch == 1) middle = compute - begin;
     }
-    return std::max(compute, network) + static_cast<double>(count - walked) * one + tail_;
+    return std::max(compute, network) + static_cast<double>(count - walked) * middle + tail_;
   }
 
   void compare_times() {

@@ -61,7 +61,7 @@ std::string proof_text(const PlanResult& result) {
     return text + "; nothing in the strategy space is better";
   if (result.status == PlanStatus::kInfeasible) return text;
   if (!result.gap || !result.lower_bound) return text + "; no bound proven";
-  return text + "; at most " + readable_percent(*result.gap) + " above the best (lower bound " +
+  return text + "; proven gap " + readable_percent(*result.gap) + " (lower bound " +
          readable_time(*result.lower_bound) + ")";
 }
 
@@ -383,7 +383,7 @@ std::string most_frequent(const std::map<std::string, int>& placements) {
         return a.second < b.second;
       });
   std::string text = "[" + most->first + "]";
-  if (placements.size() > 1) text += " +" + std::to_string(placements.size() - 1);
+  if (placements.size() > 1) text += " and " + std::to_string(placements.size() - 1) + " more";
   return text;
 }
 

@@ -88,6 +88,20 @@ TEST_CASE("the planner's plans are right") {
   }
 }
 
+TEST_CASE("no more communication is exposed than there is, however many micro-batches") {
+  for (const std::int64_t microbatches : {1, 2, 4, 8}) {
+    PlannedCase wanted;
+    wanted.mesh = {{2, 4}, {"dp", "tp"}};
+    wanted.batch = 16;
+    wanted.microbatches = microbatches;
+    const Planned planned = plan_case(wanted);
+    const PlanCost& cost = planned.plan.cost;
+    INFO(microbatches << " micro-batches");
+    CHECK(check_plan(planned.plan, planned.graph, planned.cluster).empty());
+    CHECK(cost.exposed_communication_time.value <= cost.communication_time.value * (1 + 1e-9));
+  }
+}
+
 TEST_CASE("plans under a tight memory limit are right") {
   PlannedCase wanted;
   wanted.name = "tight llama";

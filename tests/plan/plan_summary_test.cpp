@@ -80,8 +80,7 @@ TEST_CASE("the summary states mesh, times, speed, price, memory and proof") {
   CHECK(summary.title == "tiny on box, 8 devices");
   CHECK(fact(summary, "mesh") == "dp=2, tp=4");
   CHECK(fact(summary, "mode") == "training, adamw, 2 micro-batches, recompute none");
-  CHECK(fact(summary, "result") ==
-        "feasible, found by dp; at most 1.0 % above the best (lower bound 248 ms)");
+  CHECK(fact(summary, "result") == "feasible, found by dp; proven gap 1.0 % (lower bound 248 ms)");
   CHECK(fact(summary, "objective") == "250 ms");
   CHECK(fact(summary, "step time") ==
         "500 ms = compute 400 ms + exposed communication 100 ms (of 200 ms communication)");
