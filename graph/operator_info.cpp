@@ -103,8 +103,8 @@ AxisState OperatorInfo::axis_state(const OperandRule& operand,
       const std::vector<int>& passing =
           rule_->linear[static_cast<std::size_t>(action.group)].operands;
       const bool in_group = std::find(passing.begin(), passing.end(), index) != passing.end();
-      if (in_group) return kPartialState;
-      return rule_->product ? kGradientPartialState : kReplicatedState;
+      // the gradient of any other operand is linear in what is Partial: it is a sum, too
+      return in_group ? kPartialState : kGradientPartialState;
     }
     case AxisAction::Kind::kFactor:
     case AxisAction::Kind::kRing:

@@ -40,7 +40,7 @@ AxisUse operand_use(const Rule& rule, std::size_t operand, const Action& action)
       if (std::find(partial.begin(), partial.end(), static_cast<int>(operand)) != partial.end()) {
         return {AxisUse::Kind::kPartial, -1};
       }
-      return {rule.product ? AxisUse::Kind::kGradientPartial : AxisUse::Kind::kReplicated, -1};
+      return {AxisUse::Kind::kGradientPartial, -1};
     }
     case Action::Kind::kFactor:
     case Action::Kind::kRing:

@@ -97,6 +97,16 @@ TEST_CASE("a joint sum passes Partial through all operands, a norm through none"
   CHECK(labels(norm) == std::vector<std::string>{"x0", "r", "none"});
 }
 
+TEST_CASE("where one operand passes Partial, the gradients of the others are sums") {
+  // x / y: the gradient of y is -x / y^2 times that of the result, and x is Partial
+  const OperatorInfo quotient = info_of("~x.., ~x.. -> x.. ; lin:x saves:x,y", {{{8}}, {{8}}}, {2});
+  const Strategy pass = strategy_of(quotient, "partial");
+  CHECK(state_text(quotient.operand_state(pass, 0, true), 1) == "P/R");
+  CHECK(state_text(quotient.operand_state(pass, 1, true), 1) == "R/P");
+  CHECK(state_text(quotient.operand_state(pass, 1, false), 1) == "R/R");
+  CHECK(state_text(quotient.result_state(pass, 0), 1) == "P/R");
+}
+
 TEST_CASE("as many strategies as the notes on a real model count") {
   // products of a 70B model on one and two axes, its norms and its attention
   CHECK(info_of("x.. r, r -> x.. r ; stat:r", {{{16, 4096, 8192}}, {{8192}}}, {8})
