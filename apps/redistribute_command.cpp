@@ -57,21 +57,15 @@ Cluster default_cluster(std::int64_t devices) {
 class Prices {
  public:
   Result<CollectivePrice> of(const DeviceMesh& mesh, const std::string& cluster_name) {
-    std::vector<std::int64_t> ranks = mesh.ranks();
-    const std::int64_t highest = *std::max_element(ranks.begin(), ranks.end());
-    Cluster machine = default_cluster(std::min<std::int64_t>(highest + 1, kMaxDevices));
-    if (!cluster_name.empty()) {
-      auto found = clusters_.find(cluster_name);
-      if (found == clusters_.end()) {
-        found = clusters_.emplace(cluster_name, load_cluster(cluster_name)).first;
-      }
-      if (!found->second) return fail(found->second.error());
-      machine = *found->second;
+    if (cluster_name.empty()) {
+      return price_of(CollectiveModel::make(default_cluster(mesh.size()), mesh.shape()));
     }
-    Result<CollectiveModel> model = CollectiveModel::make(machine, mesh.shape(), ranks);
-    if (!model) return fail(model.error());
-    auto shared = std::make_shared<const CollectiveModel>(*std::move(model));
-    return CollectivePrice([shared](const CollectiveCall& call) { return shared->time(call); });
+    auto found = clusters_.find(cluster_name);
+    if (found == clusters_.end()) {
+      found = clusters_.emplace(cluster_name, load_cluster(cluster_name)).first;
+    }
+    if (!found->second) return fail(found->second.error());
+    return price_of(CollectiveModel::make(*found->second, mesh.shape(), mesh.ranks()));
   }
 
   Result<RedistributionPlanner*> planner(const DeviceMesh& mesh, const std::string& cluster_name) {
@@ -87,6 +81,12 @@ class Prices {
   }
 
  private:
+  static Result<CollectivePrice> price_of(Result<CollectiveModel> model) {
+    if (!model) return fail(model.error().code, "/mesh", model.error().message);
+    auto shared = std::make_shared<const CollectiveModel>(*std::move(model));
+    return CollectivePrice([shared](const CollectiveCall& call) { return shared->time(call); });
+  }
+
   std::map<std::string, Result<Cluster>> clusters_;
   std::map<std::string, std::unique_ptr<RedistributionPlanner>> planners_;
 };
@@ -468,6 +468,10 @@ Unexpected<Error> place(const JsonCursor& value, Error error) {
     // Placements may have been given as a map; the places inside them differ.
     if (error.where.starts_with("/" + side) && !given(value, side))
       error.where = "/" + side + "_map";
+  }
+  if (!error.where.empty() && !error.where.starts_with("/")) {
+    error.message = error.where + ": " + error.message;  // a fault of the cluster file
+    error.where = "/cluster";
   }
   return error_at(value, error);
 }
