@@ -483,11 +483,15 @@ Result<TypedOperator> Resolver::typed_operator(std::uint32_t op, const OperatorS
     Error error = typed.error();
     error.where = operator_place(op) + (unknown ? "/type" : "");
     if (unknown) {
-      std::vector<std::string> known;  // declared types are as near as built-in ones
+      const auto built_in = operator_types();
+      std::vector<std::string> known(built_in.begin(), built_in.end());
       for (const OperatorTypeDocument& type : doc_.operator_types) known.push_back(type.name);
       const std::string hint = nearest_name_hint(given.type, known);
-      if (!hint.empty())
-        error.message = "operator type " + json_quote(given.type) + " is not known" + hint;
+      error.message = "operator type " + json_quote(given.type) + " is not known" +
+                      (hint.empty() ? "." : hint) +
+                      " Declare it with a rule, in the operator (\"rule\": \"b s h, h f -> b s f ; "
+                      "sum:h\") or under \"operator_types\", or accept it as replicated with "
+                      "--unknown-operators replicate";
     }
     error.message = "operator " + json_quote(given.name) +
                     (unknown ? "" : " (" + given.type + ")") + ": " + error.message;

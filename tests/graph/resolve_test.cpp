@@ -327,6 +327,8 @@ TEST_CASE("An unknown type is an error that says what to do, or is replicated on
                      "known; did you mean \"MatMul\"?") == 0);
   CHECK(message.find("--unknown-operators replicate") != std::string::npos);
   CHECK(error_of(with("FancyNrm", "")).find("did you mean \"FancyNorm\"?") != std::string::npos);
+  CHECK(error_of(with("Foo", "")).find("\"Foo\" is not known. Declare it with a rule") !=
+        std::string::npos);
   GraphOptions replicate;
   replicate.replicate_unknown = true;
   CHECK(error_of(with("Foo", ""), replicate) ==
