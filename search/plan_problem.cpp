@@ -253,6 +253,11 @@ int PlanProblem::parameter_class(TensorId tensor, const Restrictions& restrictio
   const Tensor& t = graph.tensor(tensor);
   std::string key = std::to_string(reinterpret_cast<std::uintptr_t>(&table)) + (reads ? "r" : "-") +
                     std::to_string(static_cast<int>(t.dtype));
+  if (!restrictions.parameter) {
+    if (const auto known = parameter_class_of_.find(key); known != parameter_class_of_.end()) {
+      return known->second;
+    }
+  }
   auto made = std::make_unique<ParameterClass>();
   std::string allowed;
   std::vector<std::vector<ParameterChoice>> choices;
