@@ -2,6 +2,7 @@
 #include "plan/check_plan_geometry.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 namespace meshplan::checking {
@@ -112,11 +113,27 @@ std::string cut(Cuts& cuts, int dim, const std::vector<int>& axes) {
   return "";
 }
 
+/// Into how many summands (or operands of a maximum, ...) each reduction splits the tensor.
+std::map<Reduction, std::int64_t> summands_of(const Cuts& cuts, const Sizes& mesh) {
+  std::map<Reduction, std::int64_t> counts;
+  for (std::size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (!cuts.reductions[axis]) continue;
+    const auto [count, added] = counts.emplace(*cuts.reductions[axis], 1);
+    count->second *= mesh[axis];
+  }
+  return counts;
+}
+
 std::string relabel(const PlanStep& step, const Sizes& shape, const Sizes& mesh, Cuts& cuts) {
   const auto after = cuts_of(step.placements, shape.size(), mesh);
   if (!after) return "the placements after the step are no layout";
-  if (after->reductions != cuts.reductions) return "the step may not change Partial";
-  if (step.collective == Collective::kPermute) {
+  if (step.collective != Collective::kPermute) {
+    if (after->reductions != cuts.reductions) return "the step may not change Partial";
+  } else {
+    // summands may change places like blocks: P(sum),R -> R,P(sum) on a 2x2 mesh
+    if (summands_of(*after, mesh) != summands_of(cuts, mesh)) {
+      return "a permute must keep the number of summands";
+    }
     const auto from = local_shape_of(cuts, shape, mesh, false);
     if (!from || from != local_shape_of(*after, shape, mesh, false)) {
       return "a permute must keep the local shape";

@@ -2,6 +2,8 @@
 // The search's own sums against the evaluator, on larger random graphs: to the last bit.
 #include <limits>
 
+#include "plan/build_plan.h"
+#include "plan/check_plan.h"
 #include "search/dp_search.h"
 #include "support/random_graph.h"
 
@@ -125,6 +127,45 @@ TEST_CASE("the search's sums equal the evaluator's for any choices") {
     }
   }
   CHECK(checked > 240);
+}
+
+TEST_CASE("the plan checker agrees with the evaluator on any choices") {
+  int checked = 0;
+  for (std::uint64_t seed = 1000; seed < 1150; ++seed) {
+    Case c(seed, 2, 12);
+    INFO("seed " << seed << ": " << c.text);
+    c.cluster.fingerprint = "sha256:c";
+    auto book = PriceBook::make(c.graph, c.cluster, c.mesh, c.options);
+    REQUIRE(book.has_value());
+    auto made =
+        PlanProblem::make(**book, seed % 3 == 0 ? Restrictions{} : random_restrictions(seed));
+    if (!made) continue;
+    MemoryPrices prices = random_prices(c.random, (*book)->flow().moments());
+    const PlanProblem::Solution solution = (*made)->solve(prices);
+    REQUIRE(solution.feasible);
+    const Assignment assignment = (*made)->assignment({solution.choice, prices, prices});
+    const Evaluation evaluation = evaluate(**book, assignment);
+    PlanContext context;
+    context.version = "0.0.0";
+    for (std::size_t axis = 0; axis < c.mesh.size(); ++axis)
+      context.axes.push_back("d" + std::to_string(axis));
+    context.memory_limit = c.cluster.usable_memory();
+    context.options.mode = c.graph.training ? "training" : "inference";
+    context.options.microbatches = c.options.microbatches;
+    context.options.optimizer = c.options.optimizer == Optimizer::kAdamW ? "adamw"
+                                : c.options.optimizer == Optimizer::kSgd ? "sgd"
+                                                                         : "none";
+    context.result.status = PlanStatus::kFeasible;
+    context.result.found_by = "dp";
+    context.result.objective = evaluation.objective;
+    const Plan plan = build_plan(**book, assignment, evaluation, context);
+    std::string faults;
+    for (const Finding& finding : check_plan(plan, c.graph, c.cluster))
+      faults += "\n" + to_string(finding);
+    REQUIRE(faults == "");
+    ++checked;
+  }
+  CHECK(checked > 75);
 }
 
 TEST_CASE("a priced sum is the objective plus the priced bytes, rounded down") {
