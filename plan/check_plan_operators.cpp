@@ -18,7 +18,6 @@ struct AxisUse {
   enum class Kind : std::uint8_t { kReplicated, kCut, kPartial, kGradientPartial };
   Kind kind = Kind::kReplicated;
   int dim = -1;
-  friend bool operator==(const AxisUse&, const AxisUse&) = default;
 };
 
 /// The dimension that holds one of the two factors, or -1.

@@ -202,7 +202,8 @@ class MemorySearch {
     int moment = cheapest.measured.peak_moment;
     for (int round = 0; round < kMostRefinements; ++round) {
       if (result_.objective.value <= result_.lower_bound * (1 + kGoodGap)) return;
-      const double step = 1 + 3.0 / (1 + round / 4);
+      const int calmer = round / 4;  // smaller steps every fourth round
+      const double step = 1 + 3.0 / (1 + calmer);
       for (auto& [at, price] : prices.at) {
         if (at != moment) price /= std::sqrt(step);
       }
