@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lib/communication_groups.h"
 #include "lib/device_mesh.h"
 #include "lib/layout.h"
 
@@ -315,27 +316,11 @@ class PlanBuilder {
     if (book_.collectives().group_size(axes) > 1) groups_.insert(axes);
   }
 
-  /// Every group once: sets of axes with few axes first, then from the outermost axis.
   void add_groups() {
-    std::vector<AxisSet> sets(groups_.begin(), groups_.end());
-    auto count = [](AxisSet axes) {
-      int bits = 0;
-      for (; axes != 0; axes &= axes - 1) ++bits;
-      return bits;
-    };
-    std::sort(sets.begin(), sets.end(), [&](AxisSet a, AxisSet b) {
-      return std::pair(count(a), axis_numbers(a)) < std::pair(count(b), axis_numbers(b));
-    });
-    for (const AxisSet axes : sets)
-      plan_.groups.push_back({axis_names(axes), mesh_->groups_of(axes)});
-  }
-
-  std::vector<int> axis_numbers(AxisSet axes) const {
-    std::vector<int> numbers;
-    for (int axis = 0; axis < book_.mesh_axes(); ++axis) {
-      if ((axes >> axis & 1) != 0) numbers.push_back(axis);
+    const std::vector<AxisSet> used(groups_.begin(), groups_.end());
+    for (AxisGroups& groups : plan_groups(*mesh_, used)) {
+      plan_.groups.push_back({std::move(groups.axes), std::move(groups.ranks)});
     }
-    return numbers;
   }
 
   /// Tokens of one step: the elements of the first integer input, else the rows of the first input.
