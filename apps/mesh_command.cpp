@@ -581,23 +581,7 @@ Result<std::string> mesh_members(const MeshOptions& options) {
   if (options.mesh.empty() && options.ranks.empty()) {
     return usage("--mesh", "is required, e.g. --mesh dp=2,tp=4 (or --batch FILE)");
   }
-  JsonWriter writer(0);
-  writer.begin_object();
-  if (!options.mesh.empty()) {
-    Result<DeviceMesh> mesh = parse_mesh(options.mesh, "--mesh");
-    if (!mesh) return fail(mesh.error());
-    writer.key("shape");
-    writer.array(mesh->shape());
-    writer.key("axes");
-    writer.array(mesh->axes());
-  }
-  writer.end_object();
-  std::string text = std::move(writer).text();
-  if (options.ranks.empty()) return text;
-  Result<JsonDocument> ranks = JsonDocument::parse(options.ranks, "--ranks");
-  if (!ranks) return usage("--ranks", ranks.error().message + "; expected e.g. [[0,1],[2,3]]");
-  text.pop_back();
-  return text + (options.mesh.empty() ? "" : ",") + "\"ranks\":" + options.ranks + "}";
+  return mesh_object_text({"--mesh", options.mesh, "--ranks", options.ranks});
 }
 
 // ---- Printing ----

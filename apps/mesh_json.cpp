@@ -238,6 +238,46 @@ Result<DeviceMesh> parse_mesh(std::string_view text, std::string place) {
   return mesh;
 }
 
+Result<std::string> mesh_object_text(const MeshOption& option) {
+  JsonWriter writer(0);
+  writer.begin_object();
+  if (!option.axes.empty()) {
+    Result<DeviceMesh> mesh = parse_mesh(option.axes, option.axes_option);
+    if (!mesh) return fail(mesh.error());
+    writer.key("shape");
+    writer.array(mesh->shape());
+    if (mesh->named()) {
+      writer.key("axes");
+      writer.array(mesh->axes());
+    }
+  }
+  writer.end_object();
+  std::string text = std::move(writer).text();
+  if (option.ranks.empty()) return text;
+  // Alone first: nothing but a value may stand in the option.
+  Result<JsonDocument> ranks = JsonDocument::parse(option.ranks, "");
+  if (!ranks) {
+    return fail(ErrorCode::kUsage,
+                option.ranks_option,
+                ranks.error().message + "; expected e.g. [[0,1],[2,3]]");
+  }
+  text.pop_back();
+  return text + (option.axes.empty() ? "" : ",") + "\"ranks\":" + option.ranks + "}";
+}
+
+Result<DeviceMesh> read_mesh_option(const MeshOption& option) {
+  if (option.ranks.empty()) return parse_mesh(option.axes, option.axes_option);
+  Result<std::string> text = mesh_object_text(option);
+  if (!text) return fail(text.error());
+  Result<JsonDocument> document = JsonDocument::parse(*text, "");
+  if (!document) return fail(ErrorCode::kUsage, option.ranks_option, document.error().message);
+  Result<DeviceMesh> mesh = read_mesh(document->root());
+  if (mesh) return mesh;
+  const bool of_ranks = mesh.error().where.find("/ranks") != std::string::npos;
+  return fail(
+      ErrorCode::kUsage, of_ranks ? option.ranks_option : option.axes_option, mesh.error().message);
+}
+
 void write_mesh_members(JsonWriter& writer, const DeviceMesh& mesh) {
   writer.key("shape");
   writer.array(mesh.shape());

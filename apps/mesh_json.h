@@ -38,6 +38,19 @@ Result<std::vector<std::int64_t>> read_shape(const JsonCursor& value);
 /// "dp=2,tp=4" of a command line, or "2,4" without names. Errors: kUsage at `place`.
 Result<DeviceMesh> parse_mesh(std::string_view text, std::string place);
 
+/// A mesh of two options: axes as parse_mesh() takes them and "[[0,1],[2,3]]", own ranks.
+struct MeshOption {
+  const char* axes_option = "--mesh";
+  std::string axes;
+  const char* ranks_option = "--ranks";
+  std::string ranks;
+};
+/// The mesh as read_mesh() takes it; without axes the shape is that of the ranks. Errors: kUsage at
+/// the option.
+Result<std::string> mesh_object_text(const MeshOption& option);
+/// The mesh itself. Errors: kUsage at the option.
+Result<DeviceMesh> read_mesh_option(const MeshOption& option);
+
 /// "shape", "axes" (null on an unnamed mesh) and "ranks" (flat) as members of the open object.
 void write_mesh_members(JsonWriter& writer, const DeviceMesh& mesh);
 void write_placements(JsonWriter& writer, const Placements& placements);

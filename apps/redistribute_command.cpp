@@ -168,21 +168,26 @@ Result<Placements> read_side(const JsonCursor& request,
                           "), found " + std::to_string(entries->size()));
   }
   Result<Layout> layout = Layout::from_tensor_map(mesh, *entries, reductions);
-  if (!layout) return error_at(*map, layout.error());
+  if (!layout) {
+    Error error = layout.error();
+    const std::string_view of_partial = "/partial";
+    if (!partial || !error.where.starts_with(of_partial)) return error_at(*map, error);
+    error.where.erase(0, of_partial.size());
+    return error_at(*partial, error);
+  }
   return layout->placements();
 }
 
-Result<Policy> read_policy(const JsonCursor& value) {
+Result<Policy> policy_of(std::string_view name) {
   static const std::vector<std::string> kNames = {"cheapest", "hyper-parallel", "shardy"};
-  Result<std::string_view> name = value.as_string();
-  if (!name) return fail(name.error());
   for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == *name) return static_cast<Policy>(i);
+    if (kNames[i] == name) return static_cast<Policy>(i);
   }
-  return value.error(ErrorCode::kValue,
-                     "unknown policy \"" + std::string(*name) +
-                         "\", expected cheapest, hyper-parallel or shardy" +
-                         nearest_name_hint(*name, kNames));
+  return fail(ErrorCode::kValue,
+              "",
+              "unknown policy \"" + std::string(name) +
+                  "\", expected cheapest, hyper-parallel or shardy" +
+                  nearest_name_hint(name, kNames));
 }
 
 Result<DeviceMesh> read_small_mesh(const JsonCursor& value) {
@@ -241,8 +246,10 @@ Result<Request> read_request(const JsonCursor& value, const Options& options) {
     request.dtype_bytes = dtype_bytes(*type);
   }
   if (const auto policy = given(value, "policy")) {
-    Result<Policy> read = read_policy(*policy);
-    if (!read) return fail(read.error());
+    Result<std::string_view> name = policy->as_string();
+    if (!name) return fail(name.error());
+    Result<Policy> read = policy_of(*name);
+    if (!read) return error_at(*policy, read.error());
     request.policy = *read;
     if (request.policy != Policy::kCheapest && request.to_mesh) {
       return policy->error(ErrorCode::kUnsupported,
@@ -504,60 +511,32 @@ void write_answer(const Request& request, const Outcome& outcome, JsonWriter& ou
 
 // ---- The command line ----
 
-/// Writes nested lists of ranks.
-void copy(const JsonCursor& value, JsonWriter& out) {
-  if (value.kind() != JsonKind::kArray) {
-    const Result<std::int64_t> rank = value.as_int64();
-    return rank ? out.value(*rank) : out.null();
-  }
-  out.begin_array(JsonWriter::kOneLine);
-  for (std::size_t i = 0; i < value.size(); ++i) copy(value.at(i), out);
-  out.end_array();
-}
-
 Unexpected<Error> usage(std::string option, std::string message) {
   return fail(ErrorCode::kUsage, std::move(option), std::move(message));
 }
 
-/// Reads the value of an option that is written as JSON, with parentheses for brackets.
+/// Reads an option that lists numbers, with parentheses around those that belong together.
 template <class Read>
-auto read_option(const std::string& option, std::string text, const Read& read)
-    -> decltype(read(std::declval<const JsonCursor&>())) {
-  std::replace(text.begin(), text.end(), '(', '[');
-  std::replace(text.begin(), text.end(), ')', ']');
-  Result<JsonDocument> document = JsonDocument::parse(text, "");
-  if (!document) return usage(option, "cannot be read: " + document.error().message);
+auto read_list(const std::string& option,
+               const std::string& text,
+               const char* example,
+               const Read& read) -> decltype(read(std::declval<const JsonCursor&>())) {
+  std::string list = "[" + text + "]";
+  std::replace(list.begin(), list.end(), '(', '[');
+  std::replace(list.begin(), list.end(), ')', ']');
+  Result<JsonDocument> document = JsonDocument::parse(list, "");
+  if (!document || document->root().kind() != JsonKind::kArray) {
+    return usage(option, "\"" + text.substr(0, 60) + "\" cannot be read; expected e.g. " + example);
+  }
   auto value = read(document->root());
   if (!value) return usage(option, value.error().message);
   return value;
 }
 
-Result<DeviceMesh> mesh_option(const std::string& option,
-                               const std::string& text,
-                               const std::string& ranks) {
-  Result<DeviceMesh> mesh = parse_mesh(text, option);
-  if (!mesh) return mesh;
-  if (!ranks.empty()) {
-    mesh = read_option(
-        option == "--mesh" ? "--ranks" : "--to-ranks", ranks, [&](const JsonCursor& value) {
-          JsonWriter out(0);
-          out.begin_object();
-          out.key("shape");
-          out.array(mesh->shape());
-          if (mesh->named()) {
-            out.key("axes");
-            out.array(mesh->axes());
-          }
-          out.key("ranks");
-          copy(value, out);
-          out.end_object();
-          Result<JsonDocument> object = JsonDocument::parse(std::move(out).text(), "");
-          return object ? read_mesh(object->root()) : Result<DeviceMesh>(fail(object.error()));
-        });
-    if (!mesh) return mesh;
-  }
-  if (mesh->size() > kMostDevices) {
-    return usage(option,
+Result<DeviceMesh> mesh_option(const MeshOption& option) {
+  Result<DeviceMesh> mesh = read_mesh_option(option);
+  if (mesh && mesh->size() > kMostDevices) {
+    return usage(option.axes_option,
                  "has " + std::to_string(mesh->size()) + " devices, at most " +
                      std::to_string(kMostDevices) + " are taken");
   }
@@ -577,8 +556,8 @@ Result<Placements> side_option(const std::string& side,
                      : "cannot be combined with " + option + "-map");
   }
   if (!map.empty()) {
-    return read_option(
-        option + "-map", "[" + map + "]", [&](const JsonCursor& value) -> Result<Placements> {
+    return read_list(
+        option + "-map", map, "(1,0),-1", [&](const JsonCursor& value) -> Result<Placements> {
           Result<TensorMap> entries = read_tensor_map(value);
           if (!entries) return fail(entries.error());
           if (static_cast<int>(entries->size()) != rank) {
@@ -601,18 +580,17 @@ Result<Placements> side_option(const std::string& side,
 Result<Request> request_of(const Options& options) {
   if (options.mesh.empty())
     return usage("--mesh", "is required, e.g. --mesh dp=2,tp=4 (or --batch FILE)");
-  Result<DeviceMesh> mesh = mesh_option("--mesh", options.mesh, options.ranks);
+  Result<DeviceMesh> mesh = mesh_option({"--mesh", options.mesh, "--ranks", options.ranks});
   if (!mesh) return fail(mesh.error());
   Request request{*mesh, {}, {}, 2, {}, {}, Policy::kCheapest, options.cluster, options.verify};
   if (!options.to_mesh.empty()) {
-    Result<DeviceMesh> other = mesh_option("--to-mesh", options.to_mesh, options.to_ranks);
+    Result<DeviceMesh> other =
+        mesh_option({"--to-mesh", options.to_mesh, "--to-ranks", options.to_ranks});
     if (!other) return fail(other.error());
     if (!(*other == *mesh)) request.to_mesh = *std::move(other);
   }
-  Result<std::vector<std::int64_t>> shape =
-      read_option("--shape", "[" + options.shape + "]", [](const JsonCursor& value) {
-        return read_shape(value);
-      });
+  Result<std::vector<std::int64_t>> shape = read_list(
+      "--shape", options.shape, "8,16", [](const JsonCursor& value) { return read_shape(value); });
   if (!shape) return fail(shape.error());
   request.shape = *std::move(shape);
   const std::optional<DType> dtype = parse_dtype(options.dtype);
@@ -622,10 +600,8 @@ Result<Request> request_of(const Options& options) {
                      nearest_name_hint(options.dtype, dtype_names()));
   }
   request.dtype_bytes = dtype_bytes(*dtype);
-  Result<Policy> policy = read_option("--policy",
-                                      json_quote(options.policy),
-                                      [](const JsonCursor& value) { return read_policy(value); });
-  if (!policy) return fail(policy.error());
+  Result<Policy> policy = policy_of(options.policy);
+  if (!policy) return usage("--policy", policy.error().message);
   request.policy = *policy;
   if (request.policy != Policy::kCheapest && request.to_mesh) {
     return usage("--policy", "only cheapest goes from one mesh to another");

@@ -148,8 +148,11 @@ TEST_CASE("A bad request is answered by its fault and does not stop the others")
     {"mesh": {"shape": [2, 2]}, "shape": [6], "from": ["S(0)", "S(0)"], "to": ["R", "R"]},
     {"mesh": {"shape": [2]}, "shape": [9223372036854775807], "dtype": "fp32", "from": ["R"], "to": ["S(0)"]},
     7,
-    {"mesh": {"shape": [2]}, "shape": [8], "from": ["S(0)"], "to": ["S(0)"]}])json");
-  REQUIRE(answers.size() == 15);
+    {"mesh": {"shape": [2]}, "shape": [8], "from": ["S(0)"], "to": ["S(0)"]},
+    {"mesh": {"shape": [2]}, "shape": [8], "from_map": [0], "from_partial": ["sum"], "to": ["R"]},
+    {"mesh": {"shape": [2]}, "to_mesh": {"shape": [3]}, "shape": [8], "from": ["R"], "to": ["S(1)"]},
+    {"mesh": {"shape": [2]}, "shape": [99999999], "from": ["R"], "to": ["S(0)"], "verify": true}])json");
+  REQUIRE(answers.size() == 18);
   const auto fault = [&](std::size_t i) {
     const json& error = answers[i].at("error");
     CHECK_FALSE(error.at("message").get<std::string>().empty());
@@ -169,6 +172,9 @@ TEST_CASE("A bad request is answered by its fault and does not stop the others")
   CHECK(fault(11) == "value /11/from");
   CHECK(fault(12) == "overflow /12/shape");
   CHECK(fault(13) == "type /13");
+  CHECK(fault(15) == "conflict /15/from_partial/0");
+  CHECK(fault(16) == "value /16/to/0");
+  CHECK(fault(17) == "unsupported /17");
   CHECK(answers[14]["steps"].empty());
   CHECK(answers[14]["time"] == 0.0);
 }
@@ -225,6 +231,14 @@ TEST_CASE("The command line prints a table, verifies, and names the option at fa
   refused({"--mesh", "dp=2", "--shape", "8", "--from-map", "5", "--to", "R"}, "--from-map");
   refused({"--mesh", "dp=2", "--ranks", "[0,0]", "--shape", "8", "--from", "R", "--to", "R"},
           "--ranks");
+  refused({"--mesh", "dp=2", "--ranks", "[0,1.5]", "--shape", "8", "--from", "R", "--to", "R"},
+          "--ranks: expected an integer, found a number 1.5");
+  refused({"--mesh", "dp=2", "--ranks", "[0", "--shape", "8", "--from", "R", "--to", "R"},
+          "--ranks");
+  refused({"--mesh", "dp=2", "--shape", "8,", "--from", "R", "--to", "R"},
+          "--shape: \"8,\" cannot be read; expected e.g. 8,16");
+  refused({"--mesh", "dp=2", "--shape", "8", "--from-map", "[0", "--to", "R"},
+          "--from-map: \"[0\"");
   refused({"--mesh", "dp=2", "--shape", "99999999999", "--from", "R", "--to", "R", "--verify"},
           "--verify");
 
