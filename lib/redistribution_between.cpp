@@ -249,6 +249,7 @@ class BetweenPlanner {
     const auto refinement = common_refinement(start, to_mesh_);
     if (!refinement)
       return fail(ErrorCode::kUnsupported, "", "the meshes have no common refinement");
+    if (refinement->sizes.empty()) return result;  // one device: all layouts hold the same
     auto from =
         refined_placements(start.shape(), refinement->sizes, refinement->of_first, rank_, from_);
     if (!from) return fail(from.error());
@@ -344,14 +345,35 @@ class BetweenPlanner {
     }
     auto step = block_step(*source, *goal);
     if (!step) return fail(step.error());
-    if (!step->replay.sends.empty()) {
+    if (!is_in_place(*step, *source)) {
       result.time += step->step.time;
       result.bytes += step->step.bytes_moved;
       result.steps.push_back(*std::move(step));
     }
     if (auto done = append_plan(result, to_mesh_, needed, to_); !done) return fail(done.error());
+    // Axes of size 1 need no step to become what the goal says.
+    if (!result.steps.empty() && result.steps.back().mesh == to_mesh_)
+      result.steps.back().step.after = to_;
     return result;
   }
+
+  /// Does every device of the goal keep exactly what it holds?
+  bool is_in_place(const BetweenStep& step, const Layout& source) const {
+    return std::all_of(
+        step.replay.sends.begin(), step.replay.sends.end(), [&](const BlockSend& send) {
+          if (send.source != send.destination) return false;
+          const auto position = from_mesh_.position_of(send.source);
+          MESHPLAN_CHECK(position.has_value());
+          const auto held = source.slice(shape_, *position);
+          MESHPLAN_CHECK(held.has_value());
+          for (std::size_t dim = 0; dim < send.size.size(); ++dim) {
+            if (send.size[dim] != (*held)[dim].size() || send.destination_begin[dim] != 0)
+              return false;
+          }
+          return true;
+        });
+  }
+
   Result<BetweenStep> block_step(const Layout& source, const Layout& goal) const {
     // The pieces that exist on the source and who holds each.
     std::map<std::vector<std::int64_t>, std::vector<DeviceRank>> holders;

@@ -110,6 +110,24 @@ TEST_CASE("Between meshes collectives are used where they fit, blocks are sent w
   CHECK(steps(mesh({2, 2}), mesh({2, 2}, {3, 2, 1, 0}), "S(0),S(1)", "S(0),S(1)") == "permute");
 }
 
+TEST_CASE("What every device of the other mesh holds already takes no step") {
+  const auto plan = [](const DeviceMesh& a, const DeviceMesh& b, const char* from, const char* to) {
+    auto found =
+        redistribute_between(a, b, kPrice, Sizes{8, 8}, 4, placements(from), placements(to));
+    REQUIRE(found.has_value());
+    return *std::move(found);
+  };
+  CHECK(plan(mesh({2, 2}), mesh({1}), "R,R", "R").steps.empty());
+  CHECK(plan(mesh({2, 2}), mesh({2}), "S(0),S(1)", "S(1)").steps.size() == 1);
+  CHECK(plan(mesh({2, 2}), mesh({2}), "R,S(1)", "S(1)").steps.empty());
+  // One device, whatever the axes are called.
+  CHECK(plan(mesh({1}), mesh({1, 1}), "S(0)", "P(sum),S(1)").steps.empty());
+  // An axis of size 1 ends as what was asked for.
+  const auto named = plan(mesh({2}), mesh({1}), "S(0)", "P(sum)");
+  REQUIRE(named.steps.size() == 1);
+  CHECK(to_string(named.steps.back().step.after) == "P(sum)");
+}
+
 TEST_CASE("Every kind of second mesh is reached with the right data") {
   std::mt19937 random(5);
   struct Pair {
