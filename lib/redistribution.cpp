@@ -103,6 +103,9 @@ class RedistributionPlanner::Impl {
                                      std::span<const Placement> from,
                                      std::span<const Placement> to) {
     const int rank = static_cast<int>(shape.size());
+    if (const auto used = used_axes(axis_sizes_, from, to)) {
+      return plan_used(shape, dtype_bytes, from, to, *used);
+    }
     const auto source = encode_placements(axis_sizes_, rank, from);
     if (!source) return fail(at("/from", source.error()));
     const auto target = encode_placements(axis_sizes_, rank, to);
@@ -138,6 +141,8 @@ class RedistributionPlanner::Impl {
                                           Bytes dtype_bytes,
                                           std::span<const Placements> layouts) {
     const int rank = static_cast<int>(shape.size());
+    if (axis_sizes_.size() > static_cast<std::size_t>(kMaxMoveAxes))
+      return table_by_rows(shape, dtype_bytes, layouts);
     std::vector<LayoutCode> codes;
     codes.reserve(layouts.size());
     unsigned kinds = 0;
@@ -150,18 +155,9 @@ class RedistributionPlanner::Impl {
       codes.push_back(*code);
       kinds |= reductions_of(*code, *code);
     }
-    std::vector<Seconds> table(codes.size() * codes.size());
     const bool only_sums = (kinds & ~1U) == 0;
-    if (!only_sums || is_large(rank, 0, 0)) {  // pair by pair
-      for (std::size_t i = 0; i < codes.size(); ++i) {
-        auto row = costs_from(shape, dtype_bytes, layouts[i], layouts);
-        if (!row) return row;
-        std::copy(row->begin(),
-                  row->end(),
-                  table.begin() + static_cast<std::ptrdiff_t>(i * codes.size()));
-      }
-      return table;
-    }
+    if (!only_sums || is_large(rank, 0, 0)) return table_by_rows(shape, dtype_bytes, layouts);
+    std::vector<Seconds> table(codes.size() * codes.size());
     Context& context = context_of(shape, dtype_bytes, 1U);
     std::vector<std::uint32_t> indices;
     for (const LayoutCode code : codes) indices.push_back(context.graph->index_of(code));
@@ -181,6 +177,12 @@ class RedistributionPlanner::Impl {
     std::vector<Seconds> costs;
     costs.reserve(layouts.size());
     for (std::size_t i = 0; i < layouts.size(); ++i) {
+      if (axis_sizes_.size() > static_cast<std::size_t>(kMaxMoveAxes)) {
+        const auto found = plan(shape, dtype_bytes, from, layouts[i]);
+        if (!found) return fail(at("/" + std::to_string(i), found.error()));
+        costs.push_back((*found)->time);
+        continue;
+      }
       const auto codes = checked_codes(axis_sizes_, shape, dtype_bytes, from, layouts[i]);
       if (!codes) return fail(at("/" + std::to_string(i), codes.error()));
       if (is_large(static_cast<int>(shape.size()), codes->from, codes->to)) {
@@ -285,6 +287,37 @@ class RedistributionPlanner::Impl {
     return *contexts_.emplace(std::move(key), std::move(context)).first->second;
   }
 
+  Result<std::vector<Seconds>> table_by_rows(std::span<const std::int64_t> shape,
+                                             Bytes dtype_bytes,
+                                             std::span<const Placements> layouts) {
+    std::vector<Seconds> table;
+    table.reserve(layouts.size() * layouts.size());
+    for (const Placements& from : layouts) {
+      auto row = costs_from(shape, dtype_bytes, from, layouts);
+      if (!row) return row;
+      table.insert(table.end(), row->begin(), row->end());
+    }
+    return table;
+  }
+
+  /// On a mesh with more axes than a state has.
+  Result<const Redistribution*> plan_used(std::span<const std::int64_t> shape,
+                                          Bytes dtype_bytes,
+                                          std::span<const Placement> from,
+                                          std::span<const Placement> to,
+                                          const UsedAxes& used) {
+    auto key = std::tuple(std::vector<std::int64_t>(shape.begin(), shape.end()),
+                          dtype_bytes,
+                          to_string(from) + " " + to_string(to));
+    if (const auto known = used_plans_.find(key); known != used_plans_.end()) return &known->second;
+    std::unique_ptr<Impl>& part = parts_[used.axes];
+    if (part == nullptr) part = std::make_unique<Impl>(used.sizes, price_on(used, price_));
+    const auto found = part->plan(shape, dtype_bytes, used.from, used.to);
+    if (!found) return fail(found.error());
+    return &used_plans_.emplace(std::move(key), on_all_axes(used, axis_sizes_.size(), **found))
+                .first->second;
+  }
+
   /// Leaves alone what both layouts have in common, and dimensions that neither cuts but two; if
   /// that is still large, takes the cheapest of the rule-based sequences.
   Result<Redistribution> plan_large(std::span<const std::int64_t> shape,
@@ -302,14 +335,9 @@ class RedistributionPlanner::Impl {
     }
     std::unique_ptr<Impl>& part = parts_[problem.axes];
     if (part == nullptr) {
-      part = std::make_unique<Impl>(sizes, [this, axes = problem.axes](const CollectiveCall& call) {
-        CollectiveCall whole = call;
-        whole.axes = 0;
-        for (std::size_t i = 0; i < axes.size(); ++i) {
-          if ((call.axes >> i & 1U) != 0) whole.axes |= AxisSet{1} << axes[i];
-        }
-        return price_(whole);
-      });
+      UsedAxes used;
+      used.axes = problem.axes;
+      part = std::make_unique<Impl>(sizes, price_on(used, price_));
     }
     const auto found = part->plan(problem.shape,
                                   problem.dtype_bytes,
@@ -542,6 +570,7 @@ class RedistributionPlanner::Impl {
   std::unordered_map<std::uint64_t, std::vector<Memo*>> memo_index_;
   Memo* last_memo_ = nullptr;
   std::map<std::vector<int>, std::unique_ptr<Impl>> parts_;  ///< by the axes that they redistribute
+  std::map<std::tuple<std::vector<std::int64_t>, Bytes, std::string>, Redistribution> used_plans_;
   // Scratch space that would otherwise be allocated for every query.
   std::vector<std::pair<Ticks, std::uint32_t>> heap_;
   std::vector<std::int32_t> distance_;

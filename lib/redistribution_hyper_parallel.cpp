@@ -17,6 +17,7 @@
 
 #include "lib/check.h"
 #include "lib/redistribution_policies.h"
+#include "lib/redistribution_reduce.h"
 #include "lib/redistribution_steps.h"
 
 namespace meshplan {
@@ -249,6 +250,17 @@ Result<Redistribution> hyper_parallel_redistribution(std::span<const std::int64_
                                                      std::span<const Placement> from,
                                                      std::span<const Placement> to,
                                                      bool use_all_to_all) {
+  if (const auto used = used_axes(axis_sizes, from, to)) {
+    auto found = hyper_parallel_redistribution(used->sizes,
+                                               price_on(*used, price),
+                                               shape,
+                                               dtype_bytes,
+                                               used->from,
+                                               used->to,
+                                               use_all_to_all);
+    if (!found) return found;
+    return on_all_axes(*used, axis_sizes.size(), *std::move(found));
+  }
   auto codes = checked_codes(axis_sizes, shape, dtype_bytes, from, to);
   if (!codes) return fail(codes.error());
   const LayoutCode source = active_code(axis_sizes, codes->from);

@@ -94,7 +94,7 @@ Result<LayoutCode> encode_placements(std::span<const std::int64_t> axis_sizes,
   if (axis_sizes.size() > kMaxMoveAxes) {
     return fail(ErrorCode::kUnsupported,
                 "",
-                "a redistribution takes at most 8 mesh axes, this mesh has " +
+                "a redistribution takes at most 8 mesh axes that a layout uses, here are " +
                     std::to_string(axis_sizes.size()));
   }
   if (tensor_rank > kMaxMoveDims) {

@@ -20,6 +20,54 @@ std::vector<int> cuts_list(const LayoutState& state, int dim) {
 
 }  // namespace
 
+std::optional<UsedAxes> used_axes(std::span<const std::int64_t> axis_sizes,
+                                  std::span<const Placement> from,
+                                  std::span<const Placement> to) {
+  if (axis_sizes.size() <= static_cast<std::size_t>(kMaxMoveAxes) ||
+      from.size() != axis_sizes.size() || to.size() != axis_sizes.size()) {
+    return std::nullopt;
+  }
+  UsedAxes used;
+  for (std::size_t axis = 0; axis < axis_sizes.size(); ++axis) {
+    if (std::holds_alternative<Replicate>(from[axis]) &&
+        std::holds_alternative<Replicate>(to[axis])) {
+      continue;
+    }
+    used.axes.push_back(static_cast<int>(axis));
+    used.sizes.push_back(axis_sizes[axis]);
+    used.from.push_back(from[axis]);
+    used.to.push_back(to[axis]);
+  }
+  if (used.axes.size() == axis_sizes.size()) return std::nullopt;
+  return used;
+}
+
+CollectivePrice price_on(const UsedAxes& used, CollectivePrice price) {
+  return [axes = used.axes, price = std::move(price)](const CollectiveCall& call) {
+    CollectiveCall whole = call;
+    whole.axes = 0;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      if ((call.axes >> i & 1U) != 0) whole.axes |= AxisSet{1} << axes[i];
+    }
+    return price(whole);
+  };
+}
+
+Redistribution on_all_axes(const UsedAxes& used, std::size_t axis_count, Redistribution plan) {
+  for (RedistributionStep& step : plan.steps) {
+    step.axes = 0;
+    for (int& axis : step.order) {
+      axis = used.axes[static_cast<std::size_t>(axis)];
+      step.axes |= AxisSet{1} << axis;
+    }
+    Placements after(axis_count, Placement{Replicate{}});
+    for (std::size_t i = 0; i < used.axes.size(); ++i)
+      after[static_cast<std::size_t>(used.axes[i])] = step.after[i];
+    step.after = std::move(after);
+  }
+  return plan;
+}
+
 ReducedProblem reduce_problem(std::span<const std::int64_t> axis_sizes,
                               std::span<const std::int64_t> shape,
                               Bytes dtype_bytes,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,24 @@
 #include "lib/redistribution_moves.h"
 
 namespace meshplan {
+
+/// A redistribution on a mesh with more axes than a state has, without the axes that both layouts
+/// replicate.
+struct UsedAxes {
+  std::vector<int> axes;
+  std::vector<std::int64_t> sizes;
+  Placements from;  ///< on these axes
+  Placements to;
+};
+
+/// Nothing where the mesh is small enough as it is, or where a side has not one placement per axis.
+std::optional<UsedAxes> used_axes(std::span<const std::int64_t> axis_sizes,
+                                  std::span<const Placement> from,
+                                  std::span<const Placement> to);
+/// A price on the used axes.
+CollectivePrice price_on(const UsedAxes& used, CollectivePrice price);
+/// A plan on the used axes as one on all `axis_count` axes.
+Redistribution on_all_axes(const UsedAxes& used, std::size_t axis_count, Redistribution plan);
 
 /// The part of a redistribution in which its two ends differ.
 struct ReducedProblem {

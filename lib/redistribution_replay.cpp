@@ -2,10 +2,13 @@
 #include "lib/redistribution_replay.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "lib/redistribution_moves.h"
+#include "lib/redistribution_reduce.h"
 
 namespace meshplan {
 namespace {
@@ -86,6 +89,20 @@ Result<std::vector<std::array<DeviceRank, 2>>> permute_pairs(
     int tensor_rank,
     std::span<const Placement> before,
     std::span<const Placement> after) {
+  if (const auto used = used_axes(axis_sizes, before, after)) {
+    // Among the devices that agree on the other axes.
+    auto part = permute_pairs(used->sizes, tensor_rank, used->from, used->to);
+    if (!part) return part;
+    std::vector<std::array<DeviceRank, 2>> pairs;
+    for (const auto& devices : device_groups(axis_sizes, used->axes)) {
+      for (const auto& [source, destination] : *part) {
+        pairs.push_back({devices[static_cast<std::size_t>(source)],
+                         devices[static_cast<std::size_t>(destination)]});
+      }
+    }
+    std::sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a[1] < b[1]; });
+    return pairs;
+  }
   const auto from = encode_placements(axis_sizes, tensor_rank, before);
   if (!from) return fail(from.error());
   const auto to = encode_placements(axis_sizes, tensor_rank, after);
@@ -131,6 +148,38 @@ Result<std::vector<std::array<DeviceRank, 2>>> permute_pairs(
   return pairs;
 }
 
+namespace {
+
+/// The pairs of a permute behind which some axes may have been relabelled from R to P(avg): of the
+/// axes that are P(avg) now, as many as possible were so before.
+Result<std::vector<std::array<DeviceRank, 2>>> permute_to(std::span<const std::int64_t> axis_sizes,
+                                                          int tensor_rank,
+                                                          std::span<const Placement> before,
+                                                          const Placements& after) {
+  auto pairs = permute_pairs(axis_sizes, tensor_rank, before, after);
+  if (pairs) return pairs;
+  std::vector<std::size_t> averages;
+  for (std::size_t axis = 0; axis < after.size(); ++axis) {
+    if (after[axis] == Placement{Partial{Reduction::kAvg}}) averages.push_back(axis);
+  }
+  std::vector<unsigned> sets((std::size_t{1} << averages.size()) - 1);
+  std::iota(sets.begin(), sets.end(), 1U);
+  std::stable_sort(sets.begin(), sets.end(), [](unsigned a, unsigned b) {
+    return std::popcount(a) < std::popcount(b);
+  });
+  for (const unsigned set : sets) {
+    Placements reached = after;
+    for (std::size_t i = 0; i < averages.size(); ++i) {
+      if ((set >> i & 1U) != 0) reached[averages[i]] = Replicate{};
+    }
+    auto others = permute_pairs(axis_sizes, tensor_rank, before, reached);
+    if (others) return others;
+  }
+  return pairs;
+}
+
+}  // namespace
+
 Result<ReplayStep> replay_step(std::span<const std::int64_t> axis_sizes,
                                int tensor_rank,
                                std::span<const Placement> before,
@@ -143,16 +192,7 @@ Result<ReplayStep> replay_step(std::span<const std::int64_t> axis_sizes,
   replay.concat_dim = step.concat_dim;
   replay.reduction = step.reduction;
   if (step.collective == Collective::kPermute) {
-    auto pairs = permute_pairs(axis_sizes, tensor_rank, before, step.after);
-    if (!pairs) {
-      // R may have been relabelled P(avg) behind the permute.
-      Placements reached = step.after;
-      for (std::size_t axis = 0; axis < reached.size(); ++axis) {
-        const Placement average = Partial{Reduction::kAvg};
-        if (reached[axis] == average && before[axis] != average) reached[axis] = Replicate{};
-      }
-      pairs = permute_pairs(axis_sizes, tensor_rank, before, reached);
-    }
+    auto pairs = permute_to(axis_sizes, tensor_rank, before, step.after);
     if (!pairs) return fail(pairs.error());
     replay.pairs = *std::move(pairs);
   }

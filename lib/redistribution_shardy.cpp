@@ -21,6 +21,7 @@
 
 #include "lib/check.h"
 #include "lib/redistribution_policies.h"
+#include "lib/redistribution_reduce.h"
 #include "lib/redistribution_steps.h"
 
 namespace meshplan {
@@ -431,6 +432,28 @@ class RefinedMesh {
       }
     }
   }
+  /// Leaves out the pieces that neither the operations nor a reduction use.
+  void keep_used(const std::vector<Operation>& operations,
+                 const Lists& from,
+                 const LayoutState& state) {
+    std::set<int> used;
+    const auto look_at = [&](const Lists& lists) {
+      for (const Pieces& pieces : lists) {
+        for (const int axis : axes_of(pieces)) used.insert(axis);
+      }
+    };
+    look_at(from);
+    for (const Operation& operation : operations) look_at(operation.after);
+    std::vector<SubAxis> kept;
+    for (std::size_t i = 0; i < axes_.size(); ++i) {
+      if (used.count(static_cast<int>(i)) != 0 ||
+          state.partial[static_cast<std::size_t>(axes_[i].axis)] >= 0) {
+        kept.push_back(axes_[i]);
+      }
+    }
+    axes_ = std::move(kept);
+  }
+
   const std::vector<SubAxis>& axes() const { return axes_; }
   std::vector<std::int64_t> sizes() const {
     std::vector<std::int64_t> sizes;
@@ -582,6 +605,18 @@ Result<RefinedRedistribution> shardy_redistribution(std::span<const std::int64_t
                                                     Bytes dtype_bytes,
                                                     std::span<const Placement> from,
                                                     std::span<const Placement> to) {
+  const std::size_t axis_count = axis_sizes.size();
+  std::vector<int> whole_axis(axis_count);  // in the mesh asked for, per axis looked at
+  std::iota(whole_axis.begin(), whole_axis.end(), 0);
+  const std::vector<std::int64_t> whole_sizes(axis_sizes.begin(), axis_sizes.end());
+  const Placements whole_from(from.begin(), from.end());
+  const auto used = used_axes(axis_sizes, from, to);
+  if (used) {
+    whole_axis = used->axes;
+    axis_sizes = used->sizes;
+    from = used->from;
+    to = used->to;
+  }
   // Padding makes several axes on an uneven dimension legal; everything else is checked here.
   const int rank = static_cast<int>(shape.size());
   const auto source = encode_placements(axis_sizes, rank, from);
@@ -603,35 +638,62 @@ Result<RefinedRedistribution> shardy_redistribution(std::span<const std::int64_t
   ShardyRun run(lists_from, lists_to, {shape.begin(), shape.end()});
   const std::vector<Operation> operations = run.run();
 
-  const RefinedMesh mesh(axis_sizes, operations);
+  RefinedMesh mesh(axis_sizes, operations);
+  // All pieces of the mesh asked for, and which of them the sequence is built on.
   RefinedRedistribution result;
-  result.axes = mesh.axes();
-  result.axis_sizes = mesh.sizes();
-  result.refined = result.axes.size() != axis_sizes.size();
-  result.padded_shape = padded_shape(shape, lists_from, operations);
-  if (result.axes.size() > kMaxMoveAxes) {
+  UsedAxes pieces;
+  const std::vector<SubAxis> refined = mesh.axes();
+  if (refined.size() > kMaxMoveAxes) mesh.keep_used(operations, lists_from, state_from);
+  if (mesh.axes().size() > kMaxMoveAxes) {
     return fail(
         ErrorCode::kUnsupported, "/mesh", "the sequence needs more than 8 parts of mesh axes");
   }
+  for (std::size_t axis = 0, next = 0, kept = 0; axis < axis_count; ++axis) {
+    const auto looked_at = std::find(whole_axis.begin(), whole_axis.end(), static_cast<int>(axis));
+    if (looked_at == whole_axis.end()) {
+      result.axes.push_back({static_cast<int>(axis), 1, whole_sizes[axis]});
+      continue;
+    }
+    const int index = static_cast<int>(looked_at - whole_axis.begin());
+    for (; next < refined.size() && refined[next].axis == index; ++next) {
+      if (kept < mesh.axes().size() && mesh.axes()[kept] == refined[next]) {
+        pieces.axes.push_back(static_cast<int>(result.axes.size()));
+        ++kept;
+      }
+      result.axes.push_back({static_cast<int>(axis), refined[next].before, refined[next].size});
+    }
+  }
+  for (const SubAxis& piece : result.axes) result.axis_sizes.push_back(piece.size);
+  pieces.sizes = mesh.sizes();
+  result.refined = result.axes.size() != axis_count;
+  result.padded_shape = padded_shape(shape, lists_from, operations);
   LayoutCode refined_from = mesh.with_partial(mesh.code_of(lists_from), state_from);
   LayoutCode refined_to = mesh.with_partial(mesh.code_of(lists_to), state_to);
   if (!result.refined) refined_to = *goal;  // keeps what the caller says about axes of size 1
-  result.from = result.refined ? decode_placements(result.axis_sizes, refined_from)
-                               : decode_placements(axis_sizes, *source);
-  if (auto ok = check_codes(
-          result.axis_sizes, result.padded_shape, dtype_bytes, refined_from, refined_from);
+  if (auto ok =
+          check_codes(pieces.sizes, result.padded_shape, dtype_bytes, refined_from, refined_from);
       !ok) {
     return fail(ok.error());
   }
-  StepBuilder steps(
-      result.axis_sizes, result.padded_shape, dtype_bytes, price(result.axis_sizes), refined_from);
+  StepBuilder steps(pieces.sizes,
+                    result.padded_shape,
+                    dtype_bytes,
+                    price_on(pieces, price(result.axis_sizes)),
+                    refined_from);
   const bool built =
       build(steps, mesh, operations, state_from, axes_to_reduce(state_from, state_to)) &&
       steps.mask_missing(
-          unpack(active_code(result.axis_sizes, refined_to), static_cast<int>(result.axes.size())));
+          unpack(active_code(pieces.sizes, refined_to), static_cast<int>(pieces.sizes.size())));
   MESHPLAN_CHECK(built);
-  MESHPLAN_CHECK(steps.code() == active_code(result.axis_sizes, refined_to));
-  result.steps = std::move(steps).finish(refined_to);
+  MESHPLAN_CHECK(steps.code() == active_code(pieces.sizes, refined_to));
+  result.steps = on_all_axes(pieces, result.axes.size(), std::move(steps).finish(refined_to));
+  result.from = whole_from;
+  if (result.refined) {
+    result.from.assign(result.axes.size(), Placement{Replicate{}});
+    const Placements on_pieces = decode_placements(pieces.sizes, refined_from);
+    for (std::size_t i = 0; i < pieces.axes.size(); ++i)
+      result.from[static_cast<std::size_t>(pieces.axes[i])] = on_pieces[i];
+  }
   return result;
 }
 

@@ -155,6 +155,8 @@ TEST_CASE("Sequences sampled from all pairs on meshes of three and four axes are
   };
   const std::vector<Case> cases = {{{2, 2, 2}, {8, 8}, 17},
                                    {{2, 2, 2}, {8, 8, 8}, 211},
+                                   {{2, 4}, {8, 8, 8}, 13},
+                                   {{2, 3, 2}, {12, 12, 12}, 701},
                                    {{2, 3, 2}, {12, 12}, 23},
                                    {{2, 3, 4}, {24, 24}, 97},
                                    {{2, 2, 2, 2}, {16, 16}, 1999},
@@ -168,17 +170,29 @@ TEST_CASE("Sequences sampled from all pairs on meshes of three and four axes are
   }
 }
 
-// Hours of devices: run by name.
-TEST_CASE("All pairs on meshes of three axes are right", "[.slow]") {
+TEST_CASE("All pairs on meshes of several axes are right", "[.slow]") {
+  int pairs = 0;
   for (const Sizes& mesh : std::vector<Sizes>{{2, 2, 2}, {2, 3, 2}, {2, 4}}) {
     const std::int64_t n = element_count(mesh);
     for (const Sizes& shape : std::vector<Sizes>{{n}, {n, n}, {n, n, n}}) {
-      const Outcome outcome = execute_all_pairs(mesh, shape, kSumOnly, shape.size() < 3 ? 1 : 2);
+      const Outcome outcome = execute_all_pairs(mesh, shape, kSumOnly);
       INFO(outcome.first);
       CHECK(outcome.wrong == 0);
       CHECK(outcome.refused == 0);
+      pairs += outcome.pairs;
     }
   }
+  CHECK(pairs == 82976);
+}
+
+TEST_CASE("All pairs with every mixture of reductions on a 2x2x2 mesh are right", "[.slow]") {
+  const Outcome outcome = execute_all_pairs(
+      {2, 2, 2},
+      {8},
+      {Reduction::kSum, Reduction::kMax, Reduction::kMin, Reduction::kAvg, Reduction::kProd});
+  INFO(outcome.first);
+  CHECK(outcome.wrong == 0);
+  CHECK(outcome.pairs == 133956);
 }
 
 TEST_CASE("Uneven dimensions are cut with ceil and moved without loss") {
@@ -217,10 +231,26 @@ TEST_CASE(
     }
     CHECK(outcome.refused == expected);
   }
-  const Outcome three =
-      execute_all_pairs({2, 2, 2}, {4}, {Reduction::kSum, Reduction::kMax, Reduction::kProd}, 13);
-  INFO(three.first);
-  CHECK(three.wrong == 0);
+  for (const std::vector<Reduction>& kinds :
+       std::vector<std::vector<Reduction>>{{Reduction::kSum, Reduction::kMax, Reduction::kProd},
+                                           {Reduction::kSum, Reduction::kAvg}}) {
+    const Outcome three = execute_all_pairs({2, 2, 2}, {4}, kinds, 7);
+    INFO(three.first);
+    CHECK(three.wrong == 0);
+  }
+  // A permute behind which one of two axes is relabelled.
+  RedistributionPlanner planner({2, 2, 2}, ring_price({2, 2, 2}));
+  std::mt19937 random(3);
+  Outcome averages;
+  execute_pair(planner,
+               {2, 2, 2},
+               numbered({8}),
+               placements("P(avg),R,R"),
+               placements("R,P(avg),P(avg)"),
+               random,
+               true,
+               averages);
+  CHECK(averages.first == "");
 }
 
 TEST_CASE("Well-known pairs take the collectives that one expects") {
@@ -400,8 +430,40 @@ TEST_CASE("Faulty requests are refused with their place") {
   CHECK(refusal({std::int64_t{1} << 40, std::int64_t{1} << 40}, 4, "R,R", "R,R") ==
         "overflow /shape");
   RedistributionPlanner wide(Sizes(9, 2), ring_price(Sizes(9, 2)));
-  const Placements nine(9, Replicate{});
-  CHECK(wide.plan(Sizes{8}, 4, nine, nine).error().code == ErrorCode::kUnsupported);
+  const Placements sums(9, Partial{});
+  CHECK(wide.plan(Sizes{8}, 4, sums, sums).error().code == ErrorCode::kUnsupported);
+}
+
+TEST_CASE("On a mesh of more than eight axes those that both layouts replicate do not count") {
+  const Sizes mesh = {2, 1, 2, 2, 1, 3, 2, 1, 2, 2};
+  const Sizes shape = {8, 12};
+  RedistributionPlanner planner(mesh, two_level_price(mesh));
+  const DenseTensor full = numbered(shape);
+  std::mt19937 random(13);
+  Outcome outcome;
+  std::vector<Placements> layouts;
+  for (const char* text : {"R,R,R,R,R,R,R,R,R,R",
+                           "S(0),R,R,S(1),R,S(1),R,R,R,P(sum)",
+                           "SS(0,2),R,R,S(0),R,R,R,R,S(1),R",
+                           "R,R,R,S(0),R,P(max),R,R,S(0),R",
+                           "S(1),R,R,S(0),R,R,R,R,S(0),R"}) {
+    layouts.push_back(placements(text));
+  }
+  for (const Placements& from : layouts) {
+    for (const Placements& to : layouts)
+      execute_pair(planner, mesh, full, from, to, random, true, outcome);
+  }
+  INFO(outcome.first);
+  CHECK(outcome.wrong == 0);
+  CHECK(outcome.refused == 0);
+  // The outermost axis is the slow one: prices are those of the axes on the whole mesh.
+  const auto slow = planner.plan(shape, 4, layouts[4], layouts[2]);
+  REQUIRE((slow && !(*slow)->steps.empty()));
+  for (const RedistributionStep& step : (*slow)->steps)
+    CHECK(step.time == two_level_price(mesh)({step.collective, step.axes, step.call_bytes}));
+  const auto table = planner.cost_table(shape, 4, layouts);
+  REQUIRE(table.has_value());
+  CHECK((*table)[4 * layouts.size() + 2] == (*slow)->time);
 }
 
 TEST_CASE("The number of layouts is what combinatorics say") {
