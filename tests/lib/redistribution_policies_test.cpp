@@ -188,7 +188,7 @@ TEST_CASE("The shardy policy gives that pass' sequences, parts of axes included"
     }
     ++same;
   }
-  CHECK(same == 57);
+  CHECK(same == 68);
 }
 
 TEST_CASE(
