@@ -39,7 +39,8 @@ const PriceOfDeviceMesh kPrice = [](const DeviceMesh& of) {
 std::string collectives_of(const RedistributionBetween& plan) {
   std::string text;
   for (const BetweenStep& step : plan.steps) {
-    text += (text.empty() ? "" : " ") + std::string(collective_name(step.step.collective));
+    if (!text.empty()) text += ' ';
+    text += collective_name(step.step.collective);
   }
   return text;
 }
