@@ -73,6 +73,13 @@ TEST_CASE("includes begin with a module's name") {
   CHECK(faults_of("graph/a.cpp", kLicence + "#include \"graph/../search/a.h\"\n").size() == 1);
   CHECK(faults_of("tests/graph/a_test.cpp", kLicence + "#include \"support/none.h\"\n").size() ==
         1);
+  // Benchmarks may use what supports the tests.
+  Tree tree;
+  tree.write("tests/support/prices.h", kLicence + "#pragma once\n");
+  tree.write("bench/a_bench.cpp", kLicence + "#include \"support/prices.h\"\n");
+  CHECK(tree.faults().empty());
+  CHECK(faults_of("bench/a_bench.cpp", kLicence + "#include \"support/none.h\"\n").size() == 1);
+  CHECK(faults_of("lib/a.cpp", kLicence + "#include \"support/none.h\"\n").size() == 1);
 }
 
 TEST_CASE("third-party headers stay where they belong") {
