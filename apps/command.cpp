@@ -99,7 +99,14 @@ Result<std::string> read_file(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorCode::kInput, path, "cannot open: " + system_message());
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text;
+  constexpr std::size_t kChunk = std::size_t{1} << 18;
+  while (file) {
+    const std::size_t before = text.size();
+    text.resize(before + kChunk);
+    file.read(text.data() + before, static_cast<std::streamsize>(kChunk));
+    text.resize(before + static_cast<std::size_t>(file.gcount()));
+  }
   if (file.bad()) return fail(ErrorCode::kInput, path, "cannot read: " + system_message());
   return text;
 }

@@ -68,12 +68,12 @@ Result<DimensionSizes> DimensionSizes::make(const GraphDocument& document,
   return sizes;
 }
 
-Result<std::int64_t> DimensionSizes::factor(std::string_view text, const std::string& where) const {
+Result<std::int64_t> DimensionSizes::factor(std::string_view text) const {
   if (!text.empty() && is_digit(text.front())) {
     std::int64_t number = 0;
     const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
     if (read.ec == std::errc::result_out_of_range) {
-      return fail(ErrorCode::kOverflow, where, "the number does not fit into 64 bits");
+      return fail(ErrorCode::kOverflow, "", "the number does not fit into 64 bits");
     }
     if (read.ptr == text.data() + text.size() && number >= 1) return number;
   } else if (const auto found = values_.find(text); found != values_.end()) {
@@ -83,27 +83,27 @@ Result<std::int64_t> DimensionSizes::factor(std::string_view text, const std::st
     for (const auto& [name, value] : values_) known.push_back(name);
     return fail(
         ErrorCode::kMissing,
-        where,
+        "",
         "dimension " + json_quote(text) + " is not declared" + nearest_name_hint(text, known));
   }
   return fail(ErrorCode::kValue,
-              where,
+              "",
               "expected the name of a dimension, a number of at least 1, or a product such as "
               "\"batch*seq\", found " +
                   json_quote(text.substr(0, 60)));
 }
 
-Result<std::int64_t> DimensionSizes::evaluate(const Size& size, const std::string& where) const {
+Result<std::int64_t> DimensionSizes::evaluate(const Size& size) const {
   if (const auto* number = std::get_if<std::int64_t>(&size)) return *number;
   std::string_view rest = std::get<std::string>(size);
   std::int64_t product = 1;
   while (true) {
     const std::size_t star = rest.find('*');
-    const Result<std::int64_t> value = factor(trimmed(rest.substr(0, star)), where);
+    const Result<std::int64_t> value = factor(trimmed(rest.substr(0, star)));
     if (!value) return value;
     if (__builtin_mul_overflow(product, *value, &product)) {
       return fail(ErrorCode::kOverflow,
-                  where,
+                  "",
                   "the product " + json_quote(std::get<std::string>(size).substr(0, 60)) +
                       " does not fit into 64 bits");
     }
@@ -112,10 +112,10 @@ Result<std::int64_t> DimensionSizes::evaluate(const Size& size, const std::strin
   }
 }
 
-Result<std::int64_t> tensor_bytes(const Shape& shape, DType dtype, const std::string& where) {
+Result<std::int64_t> tensor_bytes(const Shape& shape, DType dtype) {
   if (shape.size() > kMostDimensions) {
     return fail(ErrorCode::kUnsupported,
-                where,
+                "",
                 "a tensor has at most " + std::to_string(kMostDimensions) +
                     " dimensions, this one has " + std::to_string(shape.size()));
   }
@@ -123,7 +123,7 @@ Result<std::int64_t> tensor_bytes(const Shape& shape, DType dtype, const std::st
   for (const std::int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > kMostTensorBytes) {
       return fail(
-          ErrorCode::kOverflow, where, "the tensor is larger than 2^62 bytes; check its shape");
+          ErrorCode::kOverflow, "", "the tensor is larger than 2^62 bytes; check its shape");
     }
   }
   return bytes;

@@ -26,18 +26,18 @@ class DimensionSizes {
   static Result<DimensionSizes> make(const GraphDocument& document, std::int64_t microbatches);
 
   /// The value of a number (any) or of a product of names and positive numbers: "batch*seq", "2*h".
-  /// Errors (`where` is given by the caller): kMissing with the nearest dimension, kValue,
-  /// kOverflow.
-  Result<std::int64_t> evaluate(const Size& size, const std::string& where) const;
+  /// Errors (with an empty `where`, the caller knows it): kMissing with the nearest dimension,
+  /// kValue, kOverflow.
+  Result<std::int64_t> evaluate(const Size& size) const;
 
  private:
-  Result<std::int64_t> factor(std::string_view text, const std::string& where) const;
+  Result<std::int64_t> factor(std::string_view text) const;
 
   std::map<std::string, std::int64_t, std::less<>> values_;
 };
 
-/// Bytes of a tensor of this type. Errors: kOverflow beyond kMostTensorBytes, kUnsupported beyond
-/// kMostDimensions.
-Result<std::int64_t> tensor_bytes(const Shape& shape, DType dtype, const std::string& where);
+/// Bytes of a tensor of this type. Errors (with an empty `where`): kOverflow beyond
+/// kMostTensorBytes, kUnsupported beyond kMostDimensions.
+Result<std::int64_t> tensor_bytes(const Shape& shape, DType dtype);
 
 }  // namespace meshplan

@@ -40,6 +40,11 @@ constexpr std::string_view kSizeAttributes[] = {"axes",
                                                 "starts",
                                                 "steps"};
 
+Error placed(Error error, std::string where) {
+  error.where = std::move(where);
+  return error;
+}
+
 /// A tensor while the graph is being built; `given` is absent for a result that only an operator
 /// names.
 struct TensorState {
@@ -77,12 +82,13 @@ class Resolver {
   Error cycle_error(const std::vector<std::uint32_t>& missing) const;
   Result<void> infer_types();
   Result<void> infer_types_of(std::uint32_t op);
-  Result<TypedOperator> typed_operator(std::uint32_t op, const OperatorSpec& spec);
+  Result<const TypedOperator*> typed_operator(std::uint32_t op, const OperatorSpec& spec);
   Result<std::vector<TensorType>> given_types(std::uint32_t op) const;
   Result<void> resolve_attributes(std::uint32_t op);
+  template <class Where>
   Result<Attribute> resolve_list(const std::vector<Size>& list,
                                  bool sizes,
-                                 const std::string& where) const;
+                                 const Where& where) const;
   Result<void> accept_result(std::uint32_t op,
                              std::size_t i,
                              const TensorType& type,
@@ -129,19 +135,18 @@ Result<void> Resolver::declare_tensors() {
     if (given.shape) {
       tensor.shape.emplace();
       for (std::size_t i = 0; i < given.shape->size(); ++i) {
-        const std::string where = tensor_place(given.name) + "/shape/" + std::to_string(i);
-        const Result<std::int64_t> size = sizes_.evaluate((*given.shape)[i], where);
-        if (!size) return fail(size.error());
+        const auto where = [&] { return tensor_place(given.name) + "/shape/" + std::to_string(i); };
+        const Result<std::int64_t> size = sizes_.evaluate((*given.shape)[i]);
+        if (!size) return fail(placed(size.error(), where()));
         if (*size < 1) {
           return fail(ErrorCode::kValue,
-                      where,
+                      where(),
                       "expected a size of at least 1, found " + std::to_string(*size));
         }
         tensor.shape->push_back(*size);
       }
-      const auto bytes = tensor_bytes(
-          *tensor.shape, given.dtype.value_or(DType::kBool), tensor_place(given.name) + "/shape");
-      if (!bytes) return fail(bytes.error());
+      const auto bytes = tensor_bytes(*tensor.shape, given.dtype.value_or(DType::kBool));
+      if (!bytes) return fail(placed(bytes.error(), tensor_place(given.name) + "/shape"));
     }
     tensors_.push_back(std::move(tensor));
   }
@@ -189,10 +194,10 @@ Result<void> Resolver::link_operators() {
         tensors_.back().name = op.outputs[i];
       }
       TensorState& tensor = tensors_[found->second];
-      const std::string where = operator_place(o) + "/outputs/" + std::to_string(i);
+      const auto where = [&] { return operator_place(o) + "/outputs/" + std::to_string(i); };
       if (tensor.producer) {
         return fail(ErrorCode::kDuplicate,
-                    where,
+                    where(),
                     "tensor " + json_quote(tensor.name) + " is made twice: by operator " +
                         json_quote(doc_.operators[*tensor.producer].name) + " and by operator " +
                         json_quote(op.name));
@@ -200,7 +205,7 @@ Result<void> Resolver::link_operators() {
       const Role role = tensor.given == nullptr ? Role::kActivation : tensor.given->role;
       if (role != Role::kActivation && role != Role::kLoss) {
         return fail(ErrorCode::kConflict,
-                    where,
+                    where(),
                     "tensor " + json_quote(tensor.name) + " has the role \"" + role_name(role) +
                         "\", which no operator may make");
       }
@@ -349,9 +354,10 @@ Error Resolver::cycle_error(const std::vector<std::uint32_t>& missing) const {
           "the operators form a cycle: " + names + json_quote(doc_.operators[cycle.front()].name)};
 }
 
+template <class Where>
 Result<Attribute> Resolver::resolve_list(const std::vector<Size>& list,
                                          bool sizes,
-                                         const std::string& where) const {
+                                         const Where& where) const {
   const auto is_text = [](const Size& size) { return std::holds_alternative<std::string>(size); };
   const bool all_texts = !list.empty() && std::all_of(list.begin(), list.end(), is_text);
   if (!sizes && all_texts) {
@@ -362,10 +368,10 @@ Result<Attribute> Resolver::resolve_list(const std::vector<Size>& list,
   std::vector<std::int64_t> numbers;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!sizes && is_text(list[i])) {
-      return fail(ErrorCode::kType, where, "a list holds either numbers or texts, not both");
+      return fail(ErrorCode::kType, where(), "a list holds either numbers or texts, not both");
     }
-    const Result<std::int64_t> number = sizes_.evaluate(list[i], where + "/" + std::to_string(i));
-    if (!number) return fail(number.error());
+    const Result<std::int64_t> number = sizes_.evaluate(list[i]);
+    if (!number) return fail(placed(number.error(), where() + "/" + std::to_string(i)));
     numbers.push_back(*number);
   }
   return Attribute(std::move(numbers));
@@ -380,12 +386,12 @@ Result<void> Resolver::resolve_attributes(std::uint32_t op) {
     };
     Attribute value;
     if (const auto* list = std::get_if<std::vector<Size>>(&given)) {
-      Result<Attribute> resolved = resolve_list(*list, sizes, where());
+      Result<Attribute> resolved = resolve_list(*list, sizes, where);
       if (!resolved) return fail(resolved.error());
       value = *std::move(resolved);
     } else if (const auto* text = std::get_if<std::string>(&given); text != nullptr && sizes) {
-      const Result<std::int64_t> number = sizes_.evaluate(*text, where());
-      if (!number) return fail(number.error());
+      const Result<std::int64_t> number = sizes_.evaluate(*text);
+      if (!number) return fail(placed(number.error(), where()));
       value = *number;
     } else if (text != nullptr) {
       value = *text;
@@ -460,7 +466,7 @@ Result<std::vector<TensorType>> Resolver::given_types(std::uint32_t op) const {
   return types;
 }
 
-Result<TypedOperator> Resolver::typed_operator(std::uint32_t op, const OperatorSpec& spec) {
+Result<const TypedOperator*> Resolver::typed_operator(std::uint32_t op, const OperatorSpec& spec) {
   const OperatorDocument& given = doc_.operators[op];
   const bool unknown = spec.rule.empty() && !is_built_in(spec.type);
   TypeKey key(spec);
@@ -473,10 +479,10 @@ Result<TypedOperator> Resolver::typed_operator(std::uint32_t op, const OperatorS
   }
   std::string text = key.take();
   const auto cached = typed_.find(text);
-  if (cached != typed_.end()) return cached->second;
+  if (cached != typed_.end()) return &cached->second;
   if (unknown && options_.replicate_unknown) {
-    return typed_.emplace(std::move(text), replicated_operator(spec, std::move(outputs)))
-        .first->second;
+    return &typed_.emplace(std::move(text), replicated_operator(spec, std::move(outputs)))
+                .first->second;
   }
   Result<TypedOperator> typed = infer_operator(spec);
   if (!typed) {
@@ -497,7 +503,7 @@ Result<TypedOperator> Resolver::typed_operator(std::uint32_t op, const OperatorS
                     (unknown ? "" : " (" + given.type + ")") + ": " + error.message;
     return fail(std::move(error));
   }
-  return typed_.emplace(std::move(text), *std::move(typed)).first->second;
+  return &typed_.emplace(std::move(text), *std::move(typed)).first->second;
 }
 
 std::string shape_text(const Shape& shape) {
@@ -529,15 +535,15 @@ Result<void> Resolver::accept_result(std::uint32_t op,
   }
   tensor.shape = type.shape;
   if (!tensor.dtype) tensor.dtype = type.dtype;
-  const std::string where = operator_place(op) + "/outputs/" + std::to_string(i);
+  const auto where = [&] { return operator_place(op) + "/outputs/" + std::to_string(i); };
   if (std::any_of(type.shape.begin(), type.shape.end(), [](std::int64_t s) { return s < 1; })) {
     return fail(ErrorCode::kValue,
-                where,
+                where(),
                 about(op) + " makes a tensor of shape " + shape_text(type.shape) +
                     "; every size must be at least 1");
   }
-  if (const auto bytes = tensor_bytes(*tensor.shape, *tensor.dtype, where); !bytes) {
-    return fail(bytes.error());
+  if (const auto bytes = tensor_bytes(*tensor.shape, *tensor.dtype); !bytes) {
+    return fail(placed(bytes.error(), where()));
   }
   if (tensor.loss && !is_floating(*tensor.dtype)) {
     return fail(
@@ -580,8 +586,9 @@ Result<void> Resolver::infer_types_of(std::uint32_t op) {
       spec.inputs.push_back(TensorType{*tensors_[*input].shape, *tensors_[*input].dtype});
     }
   }
-  Result<TypedOperator> typed = typed_operator(op, spec);
-  if (!typed) return fail(typed.error());
+  const Result<const TypedOperator*> found = typed_operator(op, spec);
+  if (!found) return fail(found.error());
+  const TypedOperator* typed = *found;
   if (typed->outputs.size() != given.outputs.size()) {
     return fail(ErrorCode::kValue,
                 operator_place(op) + "/outputs",

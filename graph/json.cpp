@@ -594,11 +594,17 @@ std::size_t utf8_length(std::string_view text) {
   return 0;
 }
 
-}  // namespace
-
-std::string json_quote(std::string_view text) {
-  std::string quoted = "\"";
+void append_quoted(std::string& quoted, std::string_view text) {
+  quoted += '"';
   while (!text.empty()) {
+    std::size_t plain = 0;
+    while (plain < text.size() && text[plain] >= 0x20 && text[plain] < 0x7F && text[plain] != '"' &&
+           text[plain] != '\\') {
+      ++plain;
+    }
+    quoted += text.substr(0, plain);
+    text.remove_prefix(plain);
+    if (text.empty()) break;
     const char c = text.front();
     const std::size_t length = utf8_length(text);
     if (length == 0) {
@@ -618,7 +624,15 @@ std::string json_quote(std::string_view text) {
     }
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
-  return quoted + '"';
+  quoted += '"';
+}
+
+}  // namespace
+
+std::string json_quote(std::string_view text) {
+  std::string quoted;
+  append_quoted(quoted, text);
+  return quoted;
 }
 
 std::string one_line(std::string_view text) {
@@ -682,12 +696,15 @@ void JsonWriter::raw(std::string_view text) {
 void JsonWriter::key(std::string_view key) {
   MESHPLAN_CHECK(!levels_.empty() && levels_.back().close == '}' && !after_key_);
   separate();
-  text_ += json_quote(key);
+  append_quoted(text_, key);
   text_ += indent_ > 0 ? ": " : ":";
   after_key_ = true;
 }
 
-void JsonWriter::value(std::string_view text) { raw(json_quote(text)); }
+void JsonWriter::value(std::string_view text) {
+  before_value();
+  append_quoted(text_, text);
+}
 void JsonWriter::value(double number) { raw(json_number(number)); }
 void JsonWriter::value(bool flag) { raw(flag ? "true" : "false"); }
 

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
+#include <queue>
 #include <set>
+#include <utility>
 
 #include "lib/check.h"
 
@@ -30,9 +33,22 @@ void MinSum::add_edge(int a, int b, TableNumber number) {
   edges_.push_back({a, b, number});
 }
 
+std::pair<TableNumber, bool> MinSum::memo(int operation,
+                                          TableNumber a,
+                                          TableNumber b,
+                                          TableNumber c) {
+  const auto word = [](int high, int low) {
+    return std::uint64_t{static_cast<std::uint32_t>(high)} << 32U | static_cast<std::uint32_t>(low);
+  };
+  const std::array<std::uint64_t, 2> key = {word(operation, a), word(b, c)};
+  const auto [number, added] = operations_.number(key);
+  if (added) results_.push_back(static_cast<TableNumber>(tables_.size()));
+  return {results_[static_cast<std::size_t>(number)], added};
+}
+
 TableNumber MinSum::memo_transpose(TableNumber number) {
-  const auto [entry, added] = memo_.emplace(std::array{0, number, 0, 0}, 0);
-  if (!added) return entry->second;
+  const auto [known, added] = memo(0, number, 0, 0);
+  if (!added) return known;
   const CostTable& from = table(number);
   CostTable result{from.columns, from.rows, std::vector<double>(from.costs.size())};
   const auto rows = static_cast<std::size_t>(from.rows);
@@ -42,25 +58,24 @@ TableNumber MinSum::memo_transpose(TableNumber number) {
       result.costs[c * rows + r] = from.costs[r * columns + c];
   }
   const TableNumber made = add_table(std::move(result));
-  entry->second = made;
-  memo_[{0, made, 0, 0}] = number;
+  if (memo(0, made, 0, 0).second) results_.back() = number;
   return made;
 }
 
 TableNumber MinSum::memo_add(TableNumber a, TableNumber b) {
   if (a > b) std::swap(a, b);
-  const auto [entry, added] = memo_.emplace(std::array{1, a, b, 0}, 0);
-  if (!added) return entry->second;
+  const auto [known, added] = memo(1, a, b, 0);
+  if (!added) return known;
   CostTable result = table(a);
   const std::vector<double>& other = table(b).costs;
   for (std::size_t i = 0; i < other.size(); ++i) result.costs[i] += other[i];
-  return entry->second = add_table(std::move(result));
+  return add_table(std::move(result));
 }
 
 /// min over v of unary[v] + edge[v][u], a table over u.
 TableNumber MinSum::memo_fold(TableNumber unary, TableNumber edge) {
-  const auto [entry, added] = memo_.emplace(std::array{2, unary, edge, 0}, 0);
-  if (!added) return entry->second;
+  const auto [known, added] = memo(2, unary, edge, 0);
+  if (!added) return known;
   const CostTable& costs = table(unary);
   const CostTable& pair = table(edge);
   const auto width = static_cast<std::size_t>(pair.columns);
@@ -72,13 +87,13 @@ TableNumber MinSum::memo_fold(TableNumber unary, TableNumber edge) {
     for (std::size_t u = 0; u < width; ++u)
       result.costs[u] = std::min(result.costs[u], base + row[u]);
   }
-  return entry->second = add_table(std::move(result));
+  return add_table(std::move(result));
 }
 
 /// min over v of unary[v] + left[v][u] + right[v][w], a table over (u, w).
 TableNumber MinSum::memo_join(TableNumber unary, TableNumber left, TableNumber right) {
-  const auto [entry, added] = memo_.emplace(std::array{3, unary, left, right}, 0);
-  if (!added) return entry->second;
+  const auto [known, added] = memo(3, unary, left, right);
+  if (!added) return known;
   const CostTable& costs = table(unary);
   const CostTable& a = table(left);
   const CostTable& b = table(right);
@@ -95,14 +110,17 @@ TableNumber MinSum::memo_join(TableNumber unary, TableNumber left, TableNumber r
       for (std::size_t w = 0; w < width; ++w) out[w] = std::min(out[w], base + right_row[w]);
     }
   }
-  return entry->second = add_table(std::move(result));
+  return add_table(std::move(result));
 }
+
+/// Neighbours, ascending, each with the table that has the own values as rows.
+using Neighbours = std::vector<std::pair<int, TableNumber>>;
 
 /// What is needed to choose an eliminated variable's value once its neighbours are chosen.
 struct MinSum::Record {
   int variable;
   TableNumber unary;
-  std::vector<std::pair<int, TableNumber>> pairs;  ///< neighbour, table with own values as rows
+  Neighbours pairs;
   std::vector<Factor> factors;
 };
 
@@ -117,19 +135,20 @@ class MinSum::Elimination {
   }
 
   MinSumSolution run() {
-    std::set<std::pair<double, int>> queue;
-    std::vector<double> key(unary_.size());
+    using Entry = std::pair<double, int>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+    std::vector<double> key(unary_.size());  // of the entry that counts; below 0: eliminated
     auto enqueue = [&](int v) {
-      const auto at = static_cast<std::size_t>(v);
-      queue.erase({key[at], v});
-      key[at] = combinations(v);
-      queue.insert({key[at], v});
+      const double now = combinations(v);
+      if (std::exchange(key[static_cast<std::size_t>(v)], now) != now) queue.emplace(now, v);
     };
     for (int v = 0; v < static_cast<int>(unary_.size()); ++v) enqueue(v);
     while (!queue.empty()) {
-      const int v = queue.begin()->second;
-      queue.erase(queue.begin());
-      const std::set<int> around = scope_around(v);
+      const auto [combined, v] = queue.top();
+      queue.pop();
+      if (key[static_cast<std::size_t>(v)] != combined) continue;  // outdated
+      key[static_cast<std::size_t>(v)] = -1;
+      const std::vector<int> around = scope_around(v);
       eliminate(v);
       if (bound_ == kForbidden) return {};
       for (const int u : around) enqueue(u);
@@ -146,34 +165,51 @@ class MinSum::Elimination {
     add_half(b, a, problem_.memo_transpose(table));
   }
   void add_half(int a, int b, TableNumber table) {
-    const auto [entry, added] = neighbours_[static_cast<std::size_t>(a)].emplace(b, table);
-    if (!added) entry->second = problem_.memo_add(entry->second, table);
+    Neighbours& known = neighbours_[static_cast<std::size_t>(a)];
+    const auto at = std::lower_bound(
+        known.begin(), known.end(), b, [](const auto& pair, int u) { return pair.first < u; });
+    if (at != known.end() && at->first == b) {
+      at->second = problem_.memo_add(at->second, table);
+    } else {
+      known.insert(at, {b, table});
+    }
   }
 
-  std::set<int> scope_around(int v) const {
-    std::set<int> scope;
-    for (const auto& [u, table] : neighbours_[static_cast<std::size_t>(v)]) scope.insert(u);
+  /// The variables that share a table with `v`, ascending.
+  std::vector<int> scope_around(int v) const {
+    std::vector<int> scope;
+    for (const auto& [u, table] : neighbours_[static_cast<std::size_t>(v)]) scope.push_back(u);
+    if (factors_of_[static_cast<std::size_t>(v)].empty()) return scope;
     for (const int f : factors_of_[static_cast<std::size_t>(v)]) {
-      for (const int u : factors_[static_cast<std::size_t>(f)].scope) scope.insert(u);
+      for (const int u : factors_[static_cast<std::size_t>(f)].scope) {
+        if (u != v) scope.push_back(u);
+      }
     }
-    scope.erase(v);
+    std::sort(scope.begin(), scope.end());
+    scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
     return scope;
   }
 
   double combinations(int v) const {
     double product = domain(v);
-    for (const int u : scope_around(v)) product *= domain(u);
+    if (factors_of_[static_cast<std::size_t>(v)].empty()) {
+      for (const auto& [u, table] : neighbours_[static_cast<std::size_t>(v)]) product *= domain(u);
+    } else {
+      for (const int u : scope_around(v)) product *= domain(u);
+    }
     return product;
   }
 
   void eliminate(int v) {
     const auto at = static_cast<std::size_t>(v);
-    Record record{v, unary_[at], {}, {}};
-    for (const auto& [u, table] : neighbours_[at]) record.pairs.emplace_back(u, table);
+    Record record{v, unary_[at], std::move(neighbours_[at]), {}};
     for (const int f : factors_of_[at])
       record.factors.push_back(factors_[static_cast<std::size_t>(f)]);
     // detach
-    for (const auto& [u, table] : record.pairs) neighbours_[static_cast<std::size_t>(u)].erase(v);
+    for (const auto& [u, table] : record.pairs) {
+      std::erase_if(neighbours_[static_cast<std::size_t>(u)],
+                    [v](const auto& pair) { return pair.first == v; });
+    }
     for (const int f : factors_of_[at]) {
       for (const int u : factors_[static_cast<std::size_t>(f)].scope) {
         if (u != v) std::erase(factors_of_[static_cast<std::size_t>(u)], f);
@@ -394,7 +430,7 @@ class MinSum::Elimination {
 
   MinSum& problem_;
   std::vector<TableNumber> unary_;
-  std::vector<std::map<int, TableNumber>> neighbours_;
+  std::vector<Neighbours> neighbours_;
   std::vector<Factor> factors_;
   std::vector<std::vector<int>> factors_of_;
   std::vector<Record> records_;

@@ -17,14 +17,14 @@
 // bound, the values found are improved one variable at a time, and exact is false.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "lib/interner.h"
 
 namespace meshplan {
 
@@ -76,6 +76,9 @@ class MinSum {
   struct Record;
   class Elimination;
 
+  /// The number of the operation's result and whether it is still to be computed: then the next
+  /// add_table() must be it.
+  std::pair<TableNumber, bool> memo(int operation, TableNumber a, TableNumber b, TableNumber c);
   TableNumber memo_transpose(TableNumber table);
   TableNumber memo_add(TableNumber a, TableNumber b);
   TableNumber memo_fold(TableNumber unary, TableNumber edge);
@@ -88,7 +91,8 @@ class MinSum {
   std::vector<std::unique_ptr<CostTable>> tables_;
   std::vector<TableNumber> unary_;
   std::vector<Edge> edges_;
-  std::map<std::array<TableNumber, 4>, TableNumber> memo_;
+  Interner operations_;               ///< operation and operands
+  std::vector<TableNumber> results_;  ///< per number of operations_
 };
 
 }  // namespace meshplan

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <tuple>
 
@@ -17,9 +18,14 @@ bool ends_graph(const Graph& graph, TensorId tensor) {
          std::find(graph.outputs.begin(), graph.outputs.end(), tensor) != graph.outputs.end();
 }
 
-std::string bits_text(double value) {
-  return std::to_string(value == 0 ? 0 : std::bit_cast<std::uint64_t>(value));
+/// Words of a key: what has equal words is alike.
+using Key = std::vector<std::uint64_t>;
+
+std::uint64_t word(double value) {
+  return value == 0 ? 0 : std::bit_cast<std::uint64_t>(value);  // 0.0 and -0.0 are alike
 }
+std::uint64_t word(int value) { return static_cast<std::uint64_t>(value); }
+std::uint64_t word(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
 }  // namespace
 
@@ -57,8 +63,9 @@ struct PlanProblem::Variable {
   int op_class = -1;
   // or a value
   int value = -1;
-  std::vector<int> states;  ///< allowed, into the StateTable
+  const std::vector<int>* states = nullptr;  ///< allowed, into the StateTable; equal lists are one
   int parameter_class = -1;
+  int kind = 0;  ///< variables of one kind differ in their moments only
 };
 
 /// A transfer between two variables.
@@ -69,6 +76,7 @@ struct PlanProblem::Link {
   const std::vector<int>* to_states = nullptr;
   const StateTable* table = nullptr;
   const Transfer* transfer = nullptr;
+  int kind = 0;  ///< links of one kind differ in their moments only
 };
 
 /// A link between two states at a price of memory.
@@ -81,27 +89,29 @@ struct PlanProblem::Cell {
 /// Prices of intervals of moments.
 class PlanProblem::Weights {
  public:
-  explicit Weights(const MemoryPrices& prices) : prices_(prices) {
-    for (const auto& [moment, price] : prices.at) always_ += price;
+  explicit Weights(const MemoryPrices& prices)
+      : at_(prices.at.begin(), prices.at.end()), memory_only_(prices.memory_only) {
+    for (const auto& [moment, price] : at_) always_ += price;
   }
   double always() const { return always_; }
   double of(const MomentRange& interval) const {
     double sum = 0;
-    for (const auto& [moment, price] : prices_.at) {
+    for (const auto& [moment, price] : at_) {
       if (moment >= interval.begin && moment < interval.end) sum += price;
     }
     return sum;
   }
   /// Rounded down to the price grid, so that bounds stay bounds.
   double price(double weight, Bytes bytes) const {
-    if (prices_.memory_only) return weight * static_cast<double>(bytes);
+    if (memory_only_) return weight * static_cast<double>(bytes);
     constexpr double kGrid = 1099511627776.0;
     return std::floor(weight * static_cast<double>(bytes) * kGrid) / kGrid;
   }
-  double seconds(double objective) const { return prices_.memory_only ? 0 : objective; }
+  double seconds(double objective) const { return memory_only_ ? 0 : objective; }
 
  private:
-  const MemoryPrices& prices_;
+  std::vector<std::pair<int, double>> at_;
+  bool memory_only_;
   double always_ = 0;
 };
 
@@ -130,6 +140,7 @@ Result<void> PlanProblem::add_operators(const Restrictions& restrictions) {
     variable.op_class = *number;
     variable.domain =
         static_cast<int>(operator_classes_[static_cast<std::size_t>(*number)]->strategies.size());
+    variable.kind = variable_kinds_.number(Key{0, word(*number)}).first;
     variables_.push_back(std::move(variable));
   }
   return {};
@@ -144,43 +155,48 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
     const Use& use = graph.tensor(*op.inputs[operand]).uses.front();
     return use.op == id && static_cast<std::size_t>(use.operand) == operand;
   };
-  std::string key = std::to_string(reinterpret_cast<std::uintptr_t>(op.rule.get()));
+  // a rule fixes the number of operands and results: every part of the key has its place
+  Key key = {word(op.rule.get())};
   std::vector<int> direct_parameters(op.inputs.size(), -1);
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     if (!op.inputs[i]) {
-      key += ";";
+      key.push_back(0);
       continue;
     }
     const Tensor& tensor = graph.tensor(*op.inputs[i]);
     const DirectUse direct = flow.direct(id, i);
-    key += ";" + std::to_string(static_cast<int>(tensor.dtype)) +
-           (tensor.has_gradient ? "g" : "n") + std::to_string(static_cast<int>(direct));
+    key.insert(key.end(),
+               {1,
+                word(static_cast<int>(tensor.dtype)),
+                word(static_cast<int>(direct)),
+                word(tensor.has_gradient ? 1 : 0)});
     if (direct == DirectUse::kParameter) {
       direct_parameters[i] = parameter_class(*op.inputs[i], restrictions);
-      key += "p" + std::to_string(direct_parameters[i]);
+      key.push_back(word(direct_parameters[i]));
     } else if (direct != DirectUse::kNo) {
-      key += first_reader(i) ? "f" : "l";
+      key.push_back(first_reader(i) ? 1 : 0);
     }
     // the reduction of a Partial operand is its producer's
-    if (tensor.producer) key += reduction_name(book_.info(*tensor.producer).result_reduction());
+    key.push_back(word(
+        tensor.producer ? static_cast<int>(book_.info(*tensor.producer).result_reduction()) : -1));
   }
   for (const TensorId output : op.outputs) {
-    key += ">" + std::to_string(static_cast<int>(graph.tensor(output).dtype)) +
-           (graph.tensor(output).has_gradient ? "g" : "n") +
-           (ends_graph(graph, output) ? "e" : "i");
+    const Tensor& tensor = graph.tensor(output);
+    key.insert(key.end(),
+               {word(static_cast<int>(tensor.dtype)),
+                word(tensor.has_gradient ? 1 : 0),
+                word(ends_graph(graph, output) ? 1 : 0)});
   }
-  std::vector<Strategy> allowed;
-  for (const Strategy& strategy : info.strategies()) {
-    if (!restrictions.strategy || restrictions.strategy(id, strategy)) {
-      allowed.push_back(strategy);
-      key += "1";
-    } else {
-      key += "0";
+  const std::vector<Strategy>& strategies = info.strategies();
+  std::vector<bool> is_allowed(strategies.size(), true);
+  if (restrictions.strategy) {
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      is_allowed[i] = restrictions.strategy(id, strategies[i]);
+      key.push_back(is_allowed[i] ? 1 : 0);
     }
   }
-  const auto [entry, added] =
-      operator_class_of_.emplace(std::move(key), static_cast<int>(operator_classes_.size()));
-  if (!added) return entry->second;
+  const auto [number, added] = operator_class_of_.number(key);
+  if (!added) return number;
 
   auto made = std::make_unique<OperatorClass>();
   made->operand_states.resize(op.inputs.size());
@@ -189,8 +205,9 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     if (direct_parameters[i] >= 0) made->parameters.emplace_back(i, direct_parameters[i]);
   }
-  for (const Strategy& strategy : allowed) {
-    bool possible = true;
+  for (std::size_t at = 0; at < strategies.size(); ++at) {
+    const Strategy& strategy = strategies[at];
+    bool possible = is_allowed[at];
     Bytes always = 0;
     std::vector<TensorState> operands(op.inputs.size());
     for (std::size_t i = 0; i < op.inputs.size() && possible; ++i) {
@@ -235,7 +252,6 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
     made->always.push_back(always);
   }
   if (made->strategies.empty()) {
-    operator_class_of_.erase(entry);
     return fail(ErrorCode::kConflict,
                 "",
                 "operator \"" + op.name + "\" (" + op.type +
@@ -243,7 +259,7 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
                     "its rule allows");
   }
   operator_classes_.push_back(std::move(made));
-  return entry->second;
+  return number;
 }
 
 int PlanProblem::parameter_class(TensorId tensor, const Restrictions& restrictions) {
@@ -251,31 +267,27 @@ int PlanProblem::parameter_class(TensorId tensor, const Restrictions& restrictio
   const StateTable& table = book_.states(tensor);
   const bool reads = parameter_read_in_backward(graph, tensor);
   const Tensor& t = graph.tensor(tensor);
-  std::string key = std::to_string(reinterpret_cast<std::uintptr_t>(&table)) + (reads ? "r" : "-") +
-                    std::to_string(static_cast<int>(t.dtype));
-  if (!restrictions.parameter) {
-    if (const auto known = parameter_class_of_.find(key); known != parameter_class_of_.end()) {
-      return known->second;
+  Key key = {word(&table), reads ? 1U : 0U, word(static_cast<int>(t.dtype))};
+  auto allowed = [&](const TensorState& state, const ParameterChoice& choice) {
+    return !restrictions.parameter || restrictions.parameter(tensor, state, choice);
+  };
+  if (restrictions.parameter) {
+    for (const TensorState& state : table.states) {
+      if (state.has_partial()) continue;
+      for (const ParameterChoice& choice : book_.parameter_choices(tensor, state))
+        key.push_back(allowed(state, choice) ? 1 : 0);
     }
   }
+  const auto [number, added] = parameter_class_of_.number(key);
+  if (!added) return number;
   auto made = std::make_unique<ParameterClass>();
-  std::string allowed;
-  std::vector<std::vector<ParameterChoice>> choices;
-  for (const TensorState& state : table.states) {
-    choices.emplace_back();
-    if (state.has_partial()) continue;
-    for (const ParameterChoice& choice : book_.parameter_choices(tensor, state)) {
-      const bool ok = !restrictions.parameter || restrictions.parameter(tensor, state, choice);
-      if (restrictions.parameter) allowed += ok ? "1" : "0";
-      if (ok) choices.back().push_back(choice);
-    }
-  }
-  const auto [entry, added] =
-      parameter_class_of_.emplace(key + allowed, static_cast<int>(parameter_classes_.size()));
-  if (!added) return entry->second;
   for (std::size_t s = 0; s < table.states.size(); ++s) {
     std::vector<ParameterOption> options;
-    for (const ParameterChoice& choice : choices[s]) {
+    const std::vector<ParameterChoice> choices =
+        table.states[s].has_partial() ? std::vector<ParameterChoice>{}
+                                      : book_.parameter_choices(tensor, table.states[s]);
+    for (const ParameterChoice& choice : choices) {
+      if (!allowed(table.states[s], choice)) continue;
       const std::optional<ParameterPrice> price =
           book_.parameter_price(tensor, table.states[s], choice, reads);
       if (!price) continue;
@@ -310,7 +322,7 @@ int PlanProblem::parameter_class(TensorId tensor, const Restrictions& restrictio
     made->options.push_back(std::move(best));
   }
   parameter_classes_.push_back(std::move(made));
-  return entry->second;
+  return number;
 }
 
 Result<void> PlanProblem::add_values(const Restrictions& restrictions) {
@@ -323,6 +335,7 @@ Result<void> PlanProblem::add_values(const Restrictions& restrictions) {
     const StateTable& table = book_.states(value.tensor);
     Variable variable;
     variable.value = static_cast<int>(v);
+    std::vector<int> states;
     if (value.kind == ValueKind::kParameter)
       variable.parameter_class = parameter_class(value.tensor, restrictions);
     for (std::size_t s = 0; s < table.states.size(); ++s) {
@@ -333,15 +346,23 @@ Result<void> PlanProblem::add_values(const Restrictions& restrictions) {
               ->options[s]
               .empty())
         continue;
-      variable.states.push_back(static_cast<int>(s));
+      states.push_back(static_cast<int>(s));
     }
-    if (variable.states.empty()) {
+    if (states.empty()) {
       return fail(ErrorCode::kConflict,
                   "",
                   "tensor \"" + graph.tensor(value.tensor).name +
                       "\" has no placement left on this mesh: the constraints exclude every one");
     }
-    variable.domain = static_cast<int>(variable.states.size());
+    variable.domain = static_cast<int>(states.size());
+    variable.states = &*state_lists_.insert(std::move(states)).first;
+    variable.kind = variable_kinds_
+                        .number(Key{1,
+                                    word(static_cast<int>(value.kind)),
+                                    word(&table),
+                                    word(variable.states),
+                                    word(variable.parameter_class)})
+                        .first;
     value_variable_[v] = static_cast<int>(variables_.size());
     variables_.push_back(std::move(variable));
   }
@@ -359,7 +380,7 @@ void PlanProblem::add_links() {
     auto of_value = [&](int value, int& variable, const std::vector<int>*& states) {
       variable = value_variable_[static_cast<std::size_t>(value)];
       if (variable >= 0) {
-        states = &variables_[static_cast<std::size_t>(variable)].states;
+        states = variables_[static_cast<std::size_t>(variable)].states;
         return;
       }
       variable = static_cast<int>(index(*graph.tensor(from.tensor).producer));
@@ -376,6 +397,13 @@ void PlanProblem::add_links() {
           variables_[static_cast<std::size_t>(link.to)].op_class)];
       link.to_states = &reader.operand_states[static_cast<std::size_t>(transfer.use.operand)];
     }
+    link.kind = link_kinds_
+                    .number(Key{word(link.table),
+                                word(link.from_states),
+                                word(link.to_states),
+                                (transfer.saves ? 1U : 0U) + (transfer.stored ? 2U : 0U) +
+                                    (transfer.gradient.empty() ? 0U : 4U)})
+                    .first;
     links_.push_back(link);
   }
 }
@@ -419,13 +447,13 @@ double PlanProblem::unary_cost(const Variable& variable, int value, const Weight
     const Value& v = book_.flow().values()[static_cast<std::size_t>(variable.value)];
     if (v.kind == ValueKind::kParameter) {
       return parameter_cost(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
-                            variable.states[at],
+                            (*variable.states)[at],
                             v.tensor);
     }
     if (v.kind == ValueKind::kInput) {
       return weights.price(
           weights.always(),
-          book_.states(v.tensor).bytes[static_cast<std::size_t>(variable.states[at])]);
+          book_.states(v.tensor).bytes[static_cast<std::size_t>((*variable.states)[at])]);
     }
     return 0;
   }
@@ -454,38 +482,46 @@ double PlanProblem::unary_cost(const Variable& variable, int value, const Weight
 }
 
 /// Variables with equal keys have equal costs at these prices.
-std::string PlanProblem::unary_key(const Variable& variable, const Weights& weights) const {
-  const int end = book_.flow().moments();
+void PlanProblem::unary_key(const Variable& variable,
+                            const Weights& weights,
+                            std::vector<std::uint64_t>& key) const {
+  const DataFlow& flow = book_.flow();
   const Graph& graph = book_.graph();
-  std::string key;
+  key.assign(1, word(variable.kind));
+  if (weights.always() == 0) return;
   auto add_parameter = [&](TensorId tensor) {
-    const ParameterSpan span = parameter_span(graph, book_.flow(), tensor);
-    key += "p";
+    const ParameterSpan span = parameter_span(graph, flow, tensor);
     for (const MomentRange& interval : {span.gathered, span.gathered_backward, span.unreduced})
-      key += bits_text(weights.of(interval)) + ",";
+      key.push_back(word(weights.of(interval)));
   };
   if (!variable.op) {
-    const Value& v = book_.flow().values()[static_cast<std::size_t>(variable.value)];
-    key = "v" + std::to_string(static_cast<int>(v.kind)) + "," +
-          std::to_string(reinterpret_cast<std::uintptr_t>(&book_.states(v.tensor))) + "," +
-          std::to_string(variable.parameter_class);
-    for (const int state : variable.states) key += "." + std::to_string(state);
+    const Value& v = flow.values()[static_cast<std::size_t>(variable.value)];
     if (v.kind == ValueKind::kParameter) add_parameter(v.tensor);
-    return key;
+    return;
   }
   const Operator& op = graph.op(*variable.op);
-  const int forward = static_cast<int>(index(*variable.op));
-  key = "o" + std::to_string(variable.op_class) + "," +
-        bits_text(weights.of({forward, forward + 1})) + "," +
-        bits_text(weights.of({end - 1 - forward, end - forward}));
+  const int end = flow.moments();
+  const int forward = flow.forward_moment(*variable.op);
+  key.push_back(word(weights.of({forward, forward + 1})));
+  key.push_back(word(weights.of({end - 1 - forward, end - forward})));
   for (const TensorId output : op.outputs) {
-    const Value& v = book_.flow().values()[static_cast<std::size_t>(book_.flow().root(output))];
-    key += "r" + bits_text(weights.of(v.live) + weights.of(v.kept) + weights.of(v.gradient));
+    const Value& v = flow.values()[static_cast<std::size_t>(flow.root(output))];
+    key.push_back(word(weights.of(v.live) + weights.of(v.kept) + weights.of(v.gradient)));
   }
   for (const auto& [operand, parameter] :
        operator_classes_[static_cast<std::size_t>(variable.op_class)]->parameters)
     add_parameter(*op.inputs[operand]);
-  return key;
+}
+
+/// Links with equal keys have equal costs at these prices.
+void PlanProblem::link_key(const Link& link,
+                           const Weights& weights,
+                           std::vector<std::uint64_t>& key) {
+  const Transfer& t = *link.transfer;
+  key.assign(1, word(link.kind));
+  if (weights.always() == 0) return;
+  for (const MomentRange* interval : {&t.same, &t.kept, &t.copy, &t.regathered, &t.gradient})
+    key.push_back(word(weights.of(*interval)));
 }
 
 PlanProblem::Cell PlanProblem::cell(const Link& link,
@@ -530,112 +566,97 @@ PlanProblem::Cell PlanProblem::cell(const Link& link,
   return made;
 }
 
+/// The costs of a link whose ends are both free.
+CostTable PlanProblem::link_table(const Link& link, const Weights& weights) const {
+  CostTable table{
+      static_cast<int>(link.from_states->size()), static_cast<int>(link.to_states->size()), {}};
+  table.costs.reserve(link.from_states->size() * link.to_states->size());
+  // strategies often share states: each pair of states is priced once
+  const std::size_t width = link.table->states.size();
+  std::vector<double> priced(width * width, -1.0);
+  for (const int a : *link.from_states) {
+    for (const int b : *link.to_states) {
+      double& known = priced[static_cast<std::size_t>(a) * width + static_cast<std::size_t>(b)];
+      if (known < 0) known = cell(link, a, b, weights).priced;
+      table.costs.push_back(known);
+    }
+  }
+  return table;
+}
+
 PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
                                          const Choice* fixed,
                                          const std::vector<char>* free) {
   const Weights weights(prices);
   MinSum sum;
   std::vector<int> number(variables_.size(), -1);
-  std::vector<std::vector<double>> extra;  // unary costs of links to fixed variables
-  std::map<std::string, TableNumber> unary;
-  std::map<std::string, std::shared_ptr<std::vector<double>>> cells;
-  std::map<std::tuple<const void*, const void*, const void*>, TableNumber> edges;
   auto is_free = [&](int v) {
     return free == nullptr || (*free)[static_cast<std::size_t>(v)] != 0;
   };
-  auto link_cells = [&](const Link& link) {
-    const Transfer& t = *link.transfer;
-    std::string key = std::to_string(reinterpret_cast<std::uintptr_t>(link.table)) +
-                      (t.saves ? "s" : "-") + (t.stored ? "s" : "-") +
-                      (t.gradient.empty() ? "-" : "g");
-    for (const MomentRange* interval : {&t.same, &t.kept, &t.copy, &t.regathered, &t.gradient})
-      key += "," + bits_text(weights.of(*interval));
-    std::shared_ptr<std::vector<double>>& entry = cells[key];
-    if (!entry) {
-      const int count = static_cast<int>(link.table->states.size());
-      entry = std::make_shared<std::vector<double>>();
-      entry->reserve(static_cast<std::size_t>(count) * static_cast<std::size_t>(count));
-      for (int a = 0; a < count; ++a) {
-        for (int b = 0; b < count; ++b) entry->push_back(cell(link, a, b, weights).priced);
+  auto state_of = [&](int v, const std::vector<int>& states) {
+    return states[static_cast<std::size_t>((*fixed)[static_cast<std::size_t>(v)])];
+  };
+  // what the links to fixed variables add to the free ones
+  std::map<int, std::vector<double>> extra;
+  if (free != nullptr) {
+    for (const Link& link : links_) {
+      if (is_free(link.from) == is_free(link.to)) continue;
+      const bool to_fixed = is_free(link.from);
+      const int v = to_fixed ? link.from : link.to;
+      std::vector<double>& costs = extra[v];
+      costs.resize(static_cast<std::size_t>(variables_[static_cast<std::size_t>(v)].domain));
+      for (std::size_t value = 0; value < costs.size(); ++value) {
+        const int from =
+            to_fixed ? (*link.from_states)[value] : state_of(link.from, *link.from_states);
+        const int to = to_fixed ? state_of(link.to, *link.to_states) : (*link.to_states)[value];
+        costs[value] += cell(link, from, to, weights).priced;
       }
     }
-    return entry;
-  };
-  double constant = 0;  // of everything among fixed variables
-  if (free != nullptr) extra.resize(variables_.size());
-  for (std::size_t v = 0; v < variables_.size(); ++v) {
-    if (!is_free(static_cast<int>(v))) {
-      constant += unary_cost(variables_[v], (*fixed)[v], weights);
-    } else if (free != nullptr) {
-      extra[v].assign(static_cast<std::size_t>(variables_[v].domain), 0.0);
-    }
   }
-  for (const Link& link : links_) {
-    const bool from_free = is_free(link.from);
-    const bool to_free = is_free(link.to);
-    if (from_free && to_free) continue;
-    auto from_state = [&](std::size_t value) { return (*link.from_states)[value]; };
-    auto to_state = [&](std::size_t value) { return (*link.to_states)[value]; };
-    const std::size_t from_value =
-        from_free ? 0 : static_cast<std::size_t>((*fixed)[static_cast<std::size_t>(link.from)]);
-    const std::size_t to_value =
-        to_free ? 0 : static_cast<std::size_t>((*fixed)[static_cast<std::size_t>(link.to)]);
-    if (from_free) {
-      std::vector<double>& costs = extra[static_cast<std::size_t>(link.from)];
-      for (std::size_t value = 0; value < costs.size(); ++value)
-        costs[value] += cell(link, from_state(value), to_state(to_value), weights).priced;
-    } else if (to_free) {
-      std::vector<double>& costs = extra[static_cast<std::size_t>(link.to)];
-      for (std::size_t value = 0; value < costs.size(); ++value)
-        costs[value] += cell(link, from_state(from_value), to_state(value), weights).priced;
-    } else {
-      constant += cell(link, from_state(from_value), to_state(to_value), weights).priced;
-    }
-  }
+  Interner unary_keys;
+  Interner link_keys;
+  std::vector<TableNumber> unary_tables;
+  std::vector<TableNumber> link_tables;
+  Key key;
   for (std::size_t v = 0; v < variables_.size(); ++v) {
     if (!is_free(static_cast<int>(v))) continue;
     const Variable& variable = variables_[v];
-    const bool has_extra = free != nullptr;
-    std::string key = has_extra ? "x" + std::to_string(v) : unary_key(variable, weights);
-    auto [entry, added] = unary.emplace(std::move(key), 0);
-    if (added) {
-      CostTable table{variable.domain, 1, {}};
-      for (int value = 0; value < variable.domain; ++value) {
-        table.costs.push_back(unary_cost(variable, value, weights) +
-                              (has_extra ? extra[v][static_cast<std::size_t>(value)] : 0.0));
-      }
-      entry->second = sum.add_table(std::move(table));
+    const auto more = extra.find(static_cast<int>(v));
+    TableNumber table = 0;
+    auto costs = [&] {
+      CostTable made{variable.domain, 1, {}};
+      for (int value = 0; value < variable.domain; ++value)
+        made.costs.push_back(unary_cost(variable, value, weights));
+      return made;
+    };
+    if (more == extra.end()) {
+      unary_key(variable, weights, key);
+      const auto [known, added] = unary_keys.number(key);
+      if (added) unary_tables.push_back(sum.add_table(costs()));
+      table = unary_tables[static_cast<std::size_t>(known)];
+    } else {
+      CostTable made = costs();
+      for (std::size_t value = 0; value < made.costs.size(); ++value)
+        made.costs[value] += more->second[value];
+      table = sum.add_table(std::move(made));
     }
-    number[v] = sum.add_variable(entry->second);
+    number[v] = sum.add_variable(table);
   }
   for (const Link& link : links_) {
     if (!is_free(link.from) || !is_free(link.to)) continue;
-    const std::shared_ptr<std::vector<double>> states = link_cells(link);
-    auto [entry, added] = edges.emplace(std::tuple<const void*, const void*, const void*>(
-                                            states.get(), link.from_states, link.to_states),
-                                        0);
-    if (added) {
-      CostTable table{
-          static_cast<int>(link.from_states->size()), static_cast<int>(link.to_states->size()), {}};
-      table.costs.reserve(link.from_states->size() * link.to_states->size());
-      const std::size_t width = link.table->states.size();
-      for (const int a : *link.from_states) {
-        for (const int b : *link.to_states)
-          table.costs.push_back(
-              (*states)[static_cast<std::size_t>(a) * width + static_cast<std::size_t>(b)]);
-      }
-      entry->second = sum.add_table(std::move(table));
-    }
-    const int a = number[static_cast<std::size_t>(link.from)];
-    const int b = number[static_cast<std::size_t>(link.to)];
-    sum.add_edge(a, b, entry->second);
+    link_key(link, weights, key);
+    const auto [known, added] = link_keys.number(key);
+    if (added) link_tables.push_back(sum.add_table(link_table(link, weights)));
+    sum.add_edge(number[static_cast<std::size_t>(link.from)],
+                 number[static_cast<std::size_t>(link.to)],
+                 link_tables[static_cast<std::size_t>(known)]);
   }
   const MinSumSolution found = sum.solve();
   Solution solution;
   solution.feasible = found.feasible;
   solution.exact = found.exact;
-  solution.priced = found.value + constant;
-  solution.lower_bound = found.lower_bound + constant;
+  solution.priced = found.value;
+  solution.lower_bound = found.lower_bound;
   if (!found.feasible) return solution;
   solution.choice.resize(variables_.size());
   for (std::size_t v = 0; v < variables_.size(); ++v)
@@ -681,12 +702,12 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
       const Value& value = flow.values()[static_cast<std::size_t>(variable.value)];
       if (value.kind == ValueKind::kParameter)
         add_parameter(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
-                      variable.states[at],
+                      (*variable.states)[at],
                       value.tensor,
                       weights_of(v));
       if (value.kind == ValueKind::kInput)
         add({0, end},
-            book_.states(value.tensor).bytes[static_cast<std::size_t>(variable.states[at])]);
+            book_.states(value.tensor).bytes[static_cast<std::size_t>((*variable.states)[at])]);
       continue;
     }
     const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
@@ -768,11 +789,11 @@ Assignment PlanProblem::assignment(const Decision& decision) const {
     if (!variable.op) {
       const Value& value = flow.values()[static_cast<std::size_t>(variable.value)];
       made.values[static_cast<std::size_t>(variable.value)] =
-          book_.states(value.tensor).states[static_cast<std::size_t>(variable.states[at])];
+          book_.states(value.tensor).states[static_cast<std::size_t>((*variable.states)[at])];
       if (variable.parameter_class >= 0) {
         made.parameters[index(value.tensor)] =
             best_option(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
-                        variable.states[at],
+                        (*variable.states)[at],
                         weights_of(v),
                         value.tensor)
                 ->choice;

@@ -13,12 +13,14 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cost_model/evaluate.h"
 #include "cost_model/price_book.h"
+#include "lib/interner.h"
 #include "lib/result.h"
 #include "search/min_sum.h"
 
@@ -68,8 +70,8 @@ class PlanProblem {
     Choice choice;
   };
 
-  /// The least priced sum. With `fixed`, only variables with free[v] != 0 are chosen; the others
-  /// keep their value.
+  /// The least priced sum. With `fixed`, only variables with free[v] != 0 are chosen, the others
+  /// keep their value, and the sum is that of the free ones and their links.
   Solution solve(const MemoryPrices& prices,
                  const Choice* fixed = nullptr,
                  const std::vector<char>* free = nullptr);
@@ -117,15 +119,22 @@ class PlanProblem {
                             const ParameterSpan& span,
                             const Weights& weights);
   double unary_cost(const Variable& variable, int value, const Weights& weights) const;
-  std::string unary_key(const Variable& variable, const Weights& weights) const;
+  void unary_key(const Variable& variable,
+                 const Weights& weights,
+                 std::vector<std::uint64_t>& key) const;
+  static void link_key(const Link& link, const Weights& weights, std::vector<std::uint64_t>& key);
+  CostTable link_table(const Link& link, const Weights& weights) const;
   Cell cell(const Link& link, int from_state, int to_state, const Weights& weights) const;
 
   PriceBook& book_;
   std::vector<std::unique_ptr<ParameterClass>> parameter_classes_;
-  std::map<std::string, int> parameter_class_of_;
+  Interner parameter_class_of_;
   std::vector<std::unique_ptr<OperatorClass>> operator_classes_;
-  std::map<std::string, int> operator_class_of_;
+  Interner operator_class_of_;
+  Interner variable_kinds_;
+  Interner link_kinds_;
   std::vector<Variable> variables_;
+  std::set<std::vector<int>> state_lists_;
   std::vector<Link> links_;          ///< per transfer
   std::vector<int> value_variable_;  ///< per DataFlow value, -1: result of an operator
 };
