@@ -79,17 +79,30 @@ void scan(std::string_view text,
 std::vector<Group> group(std::span<const FoldItem> items) {
   std::vector<Group> groups;
   std::unordered_map<std::string, std::size_t> known;  // looked up only, never walked
+  std::string key;
+  std::vector<std::size_t> ends;  // of each literal in the key
+  std::vector<Position> positions;
   for (std::size_t item = 0; item < items.size(); ++item) {
-    std::vector<std::string> literals(items[item].texts.size());
-    std::vector<Position> positions;
+    const std::vector<std::string_view>& texts = items[item].texts;
     Candidate candidate{{item}, {}};
-    std::string key = std::to_string(items[item].body);
-    for (std::size_t t = 0; t < literals.size(); ++t) {
-      scan(items[item].texts[t], t, literals[t], positions, candidate.numbers);
-      key += '\1' + literals[t];
+    key = std::to_string(items[item].body);
+    const std::size_t begin = key.size() + 1;
+    ends.clear();
+    positions.clear();
+    for (std::size_t t = 0; t < texts.size(); ++t) {
+      key += '\1';
+      scan(texts[t], t, key, positions, candidate.numbers);
+      ends.push_back(key.size());
     }
     const auto [found, is_new] = known.try_emplace(key, groups.size());
-    if (is_new) groups.push_back({std::move(literals), std::move(positions), {}});
+    if (is_new) {
+      Group& made = groups.emplace_back();
+      made.positions = positions;
+      for (std::size_t t = 0; t < texts.size(); ++t) {
+        const std::size_t first = t == 0 ? begin : ends[t - 1] + 1;
+        made.literals.push_back(key.substr(first, ends[t] - first));
+      }
+    }
     groups[found->second].candidates.push_back(std::move(candidate));
   }
   return groups;
@@ -282,7 +295,9 @@ std::vector<FoldedItem> fold(std::span<const FoldItem> items) {
   return result;
 }
 
-bool has_pattern(std::string_view text) { return !cut(text).patterns.empty(); }
+bool has_pattern(std::string_view text) {
+  return text.find('{') != std::string_view::npos && !cut(text).patterns.empty();
+}
 
 Result<std::vector<std::vector<std::string>>> unfold(std::span<const std::string_view> texts,
                                                      std::size_t most) {

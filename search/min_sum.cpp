@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <queue>
 #include <set>
 #include <utility>
@@ -130,33 +131,57 @@ class MinSum::Elimination {
       : problem_(problem),
         unary_(problem.unary_),
         neighbours_(unary_.size()),
+        depth_(unary_.size()),
         factors_of_(unary_.size()) {
     for (const Edge& edge : problem.edges_) add_pair(edge.a, edge.b, edge.table);
   }
 
   MinSumSolution run() {
-    using Entry = std::pair<double, int>;
+    using Entry = std::pair<Rank, int>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-    std::vector<double> key(unary_.size());  // of the entry that counts; below 0: eliminated
+    std::vector<std::optional<Rank>> ranks(unary_.size());  // the entry that counts
     auto enqueue = [&](int v) {
-      const double now = combinations(v);
-      if (std::exchange(key[static_cast<std::size_t>(v)], now) != now) queue.emplace(now, v);
+      const Rank now = rank(v);
+      std::optional<Rank>& known = ranks[static_cast<std::size_t>(v)];
+      if (known != now) queue.emplace(*(known = now), v);
     };
     for (int v = 0; v < static_cast<int>(unary_.size()); ++v) enqueue(v);
     while (!queue.empty()) {
-      const auto [combined, v] = queue.top();
+      const auto [first, v] = queue.top();
       queue.pop();
-      if (key[static_cast<std::size_t>(v)] != combined) continue;  // outdated
-      key[static_cast<std::size_t>(v)] = -1;
+      if (ranks[static_cast<std::size_t>(v)] != first) continue;  // outdated or eliminated
+      ranks[static_cast<std::size_t>(v)].reset();
       const std::vector<int> around = scope_around(v);
       eliminate(v);
       if (bound_ == kForbidden) return {};
-      for (const int u : around) enqueue(u);
+      for (const int u : around) {
+        int& depth = depth_[static_cast<std::size_t>(u)];
+        depth = std::max(depth, depth_[static_cast<std::size_t>(v)] + 1);
+        enqueue(u);
+      }
     }
     return read_off();
   }
 
  private:
+  /// The order of elimination. A cheap step between at most two neighbours never makes the rest
+  /// harder; these come first and in rounds (by depth), so that equal parts of the graph stay equal
+  /// and a chain of them is halved by each round. Then the fewest combinations.
+  struct Rank {
+    bool costly = false;
+    int depth = 0;
+    double combinations = 0;
+    friend auto operator<=>(const Rank&, const Rank&) = default;
+  };
+  static constexpr double kCheap = 1 << 17;
+
+  Rank rank(int v) const {
+    const auto at = static_cast<std::size_t>(v);
+    const double all = combinations(v);
+    const bool cheap = neighbours_[at].size() <= 2 && factors_of_[at].empty() && all <= kCheap;
+    return {!cheap, cheap ? depth_[at] : 0, all};
+  }
+
   int domain(int v) const { return problem_.table(unary_[static_cast<std::size_t>(v)]).rows; }
 
   void add_pair(int a, int b, TableNumber table) {
@@ -431,6 +456,7 @@ class MinSum::Elimination {
   MinSum& problem_;
   std::vector<TableNumber> unary_;
   std::vector<Neighbours> neighbours_;
+  std::vector<int> depth_;  ///< eliminations, one after another, that led to a variable's tables
   std::vector<Factor> factors_;
   std::vector<std::vector<int>> factors_of_;
   std::vector<Record> records_;
