@@ -468,8 +468,7 @@ Seconds CollectiveModel::time(const CollectiveCall& call) const {
   }
   // Rounded up: then a collective is never dearer than its parts (an all-reduce than reduce-scatter
   // and all-gather) by rounding alone.
-  constexpr double kGrid = 1099511627776.0;  // 2^40, the price grid of lib/units.h
-  return {std::ceil((cluster_.efficiency.collective_overhead.value + slowest) * kGrid) / kGrid};
+  return up_to_price_grid({cluster_.efficiency.collective_overhead.value + slowest});
 }
 
 Bytes CollectiveModel::moved(const CollectiveCall& call) const {

@@ -23,6 +23,11 @@ bool backward_reads(const Graph& graph, const Operator& op, std::size_t operand)
   return false;
 }
 
+bool ends_graph(const Graph& graph, TensorId tensor) {
+  return graph.tensor(tensor).role == Role::kLoss ||
+         std::find(graph.outputs.begin(), graph.outputs.end(), tensor) != graph.outputs.end();
+}
+
 ParameterSpan parameter_span(const Graph& graph, const DataFlow& flow, TensorId tensor) {
   const std::vector<Use>& uses = graph.tensor(tensor).uses;
   ParameterSpan span;

@@ -109,6 +109,9 @@ struct ParameterSpan {
 };
 ParameterSpan parameter_span(const Graph& graph, const DataFlow& flow, TensorId tensor);
 
+/// Whether a tensor leaves the graph: a loss or a graph output, which must not stay Partial.
+bool ends_graph(const Graph& graph, TensorId tensor);
+
 /// Whether any operand of `op` has a gradient.
 bool has_backward(const Graph& graph, const Operator& op);
 

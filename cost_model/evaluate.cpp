@@ -230,10 +230,7 @@ class Evaluator {
     memory_.add(MemoryKind::kActivations, value.kept, bytes);
     memory_.add(MemoryKind::kActivations, value.gradient, bytes);
     const Tensor& tensor = graph_.tensor(value.tensor);
-    const bool ends = tensor.role == Role::kLoss ||
-                      std::find(graph_.outputs.begin(), graph_.outputs.end(), value.tensor) !=
-                          graph_.outputs.end();
-    if (!ends) return;
+    if (!ends_graph(graph_, value.tensor)) return;
     const TensorState state = value_state(book_, assignment_, number);
     const Redistribution* end = book_.forward_steps(value.tensor, state, book_.final_state(state));
     if (end != nullptr) add_moves(*end, flow_.forward_moment(*tensor.producer));

@@ -32,7 +32,6 @@ namespace meshplan {
 namespace {
 
 using Ticks = std::int64_t;
-constexpr double kTicksPerSecond = 1099511627776.0;  // 2^40, the price grid
 constexpr Ticks kFar = std::numeric_limits<Ticks>::max();
 constexpr double kLongest =
     4194304.0;  // seconds; longer prices are cut so that sums cannot overflow

@@ -25,12 +25,22 @@ struct Seconds {
   }
 };
 
+/// Ticks of the price grid.
+constexpr double kTicksPerSecond = 1099511627776.0;  // 2^40
+
 /// Rounds to a multiple of 2^-40 s (about one picosecond). Sums of such numbers up to 8,192 s are
 /// exact in a double and therefore independent of their order: search, evaluator and checker agree
 /// to the last bit. Every price is rounded once, before it enters a sum or a table.
 inline Seconds on_price_grid(Seconds time) {
-  constexpr double kGrid = 1099511627776.0;  // 2^40
-  return {std::nearbyint(time.value * kGrid) / kGrid};
+  return {std::nearbyint(time.value * kTicksPerSecond) / kTicksPerSecond};
+}
+/// The next multiple upwards: for prices that must not fall below a sum of others.
+inline Seconds up_to_price_grid(Seconds time) {
+  return {std::ceil(time.value * kTicksPerSecond) / kTicksPerSecond};
+}
+/// The next multiple downwards: for terms of lower bounds.
+inline Seconds down_to_price_grid(Seconds time) {
+  return {std::floor(time.value * kTicksPerSecond) / kTicksPerSecond};
 }
 
 }  // namespace meshplan

@@ -270,10 +270,7 @@ class PlanBuilder {
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
       const auto id = static_cast<TensorId>(t);
       const Tensor& tensor = graph_.tensors[t];
-      const bool ends =
-          tensor.role == Role::kLoss ||
-          std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
-      if (!ends || !tensor.producer) continue;
+      if (!tensor.producer || !ends_graph(graph_, id)) continue;
       const TensorState state = root_state(id);
       const TensorState end = book_.final_state(state);
       const Redistribution* steps = book_.forward_steps(id, state, end);

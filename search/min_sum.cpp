@@ -464,6 +464,10 @@ class MinSum::Elimination {
   bool exact_ = true;
 };
 
-MinSumSolution MinSum::solve() { return Elimination(*this).run(); }
+MinSumSolution MinSum::solve() {
+  MinSumSolution solution = Elimination(*this).run();
+  solution.tables = tables_.size();
+  return solution;
+}
 
 }  // namespace meshplan

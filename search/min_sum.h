@@ -47,6 +47,7 @@ struct MinSumSolution {
   double value = 0;         ///< of `choice`
   double lower_bound = 0;   ///< equals value where exact
   std::vector<int> choice;  ///< per variable
+  std::size_t tables = 0;   ///< distinct ones, given or computed: what the search was work for
 };
 
 class MinSum {

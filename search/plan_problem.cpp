@@ -13,11 +13,6 @@
 namespace meshplan {
 namespace {
 
-bool ends_graph(const Graph& graph, TensorId tensor) {
-  return graph.tensor(tensor).role == Role::kLoss ||
-         std::find(graph.outputs.begin(), graph.outputs.end(), tensor) != graph.outputs.end();
-}
-
 /// Words of a key: what has equal words is alike.
 using Key = std::vector<std::uint64_t>;
 
@@ -104,8 +99,7 @@ class PlanProblem::Weights {
   /// Rounded down to the price grid, so that bounds stay bounds.
   double price(double weight, Bytes bytes) const {
     if (memory_only_) return weight * static_cast<double>(bytes);
-    constexpr double kGrid = 1099511627776.0;
-    return std::floor(weight * static_cast<double>(bytes) * kGrid) / kGrid;
+    return down_to_price_grid({weight * static_cast<double>(bytes)}).value;
   }
   double seconds(double objective) const { return memory_only_ ? 0 : objective; }
 
@@ -657,6 +651,7 @@ PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
   solution.exact = found.exact;
   solution.priced = found.value;
   solution.lower_bound = found.lower_bound;
+  solution.tables = found.tables;
   if (!found.feasible) return solution;
   solution.choice.resize(variables_.size());
   for (std::size_t v = 0; v < variables_.size(); ++v)

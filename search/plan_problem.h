@@ -68,6 +68,7 @@ class PlanProblem {
     double priced = 0;       ///< objective + priced memory of `choice`
     double lower_bound = 0;  ///< on the least priced sum
     Choice choice;
+    std::size_t tables = 0;  ///< distinct tables, given or computed
   };
 
   /// The least priced sum. With `fixed`, only variables with free[v] != 0 are chosen, the others

@@ -5,6 +5,7 @@
 #include "plan/build_plan.h"
 #include "plan/check_plan.h"
 #include "search/dp_search.h"
+#include "support/models.h"
 #include "support/random_graph.h"
 
 namespace meshplan {
@@ -186,6 +187,31 @@ TEST_CASE("a priced sum is the objective plus the priced bytes, rounded down") {
     // every table entry is rounded down by less than one step of the price grid
     REQUIRE(solution.priced <= priced * (1 + 1e-12));
     REQUIRE(solution.priced >= priced * (1 - 1e-12) - 200 * std::ldexp(1.0, -40));
+  }
+}
+
+TEST_CASE("equal layers are priced and joined once") {
+  const Cluster cluster = test::shipped_cluster("dgx-a100-80g", 16);
+  auto tables = [&](int layers, double price) {
+    test::LlamaSizes sizes;
+    sizes.layers = layers;
+    const Graph graph = test::llama_graph(test::llama_config(sizes), 8, 128);
+    auto book = PriceBook::make(graph, cluster, {2, 8}, {});
+    REQUIRE(book.has_value());
+    auto problem = PlanProblem::make(**book, {});
+    REQUIRE(problem.has_value());
+    MemoryPrices prices;
+    if (price > 0) prices.at[(*book)->flow().moments() / 2] = price;
+    const PlanProblem::Solution solution = (*problem)->solve(prices);
+    REQUIRE(solution.exact);
+    return solution.tables;
+  };
+  for (const double price : {0.0, 1e-12}) {
+    INFO("price " << price);
+    const std::size_t some = tables(16, price);
+    const std::size_t twice = tables(32, price);
+    CHECK(some < 1000);  // 16 layers of 24 operators: far fewer than one table each
+    CHECK(twice <= some + 40);
   }
 }
 
