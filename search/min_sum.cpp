@@ -5,7 +5,6 @@
 #include <array>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <queue>
 #include <set>
 #include <utility>
@@ -133,24 +132,30 @@ class MinSum::Elimination {
         neighbours_(unary_.size()),
         depth_(unary_.size()),
         factors_of_(unary_.size()) {
+    for (const TableNumber unary : unary_) domain_.push_back(problem.table(unary).rows);
     for (const Edge& edge : problem.edges_) add_pair(edge.a, edge.b, edge.table);
   }
 
   MinSumSolution run() {
     using Entry = std::pair<Rank, int>;
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-    std::vector<std::optional<Rank>> ranks(unary_.size());  // the entry that counts
+    std::vector<Rank> ranks(unary_.size());  // the entry that counts
+    std::vector<Entry> all;
+    all.reserve(2 * unary_.size());
+    for (int v = 0; v < static_cast<int>(unary_.size()); ++v)
+      all.emplace_back(ranks[static_cast<std::size_t>(v)] = rank(v), v);
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue({}, std::move(all));
     auto enqueue = [&](int v) {
       const Rank now = rank(v);
-      std::optional<Rank>& known = ranks[static_cast<std::size_t>(v)];
-      if (known != now) queue.emplace(*(known = now), v);
+      Rank& known = ranks[static_cast<std::size_t>(v)];
+      if (known == now) return;
+      known = now;
+      queue.emplace(now, v);
     };
-    for (int v = 0; v < static_cast<int>(unary_.size()); ++v) enqueue(v);
     while (!queue.empty()) {
       const auto [first, v] = queue.top();
       queue.pop();
       if (ranks[static_cast<std::size_t>(v)] != first) continue;  // outdated or eliminated
-      ranks[static_cast<std::size_t>(v)].reset();
+      ranks[static_cast<std::size_t>(v)] = Rank{};
       const std::vector<int> around = scope_around(v);
       eliminate(v);
       if (bound_ == kForbidden) return {};
@@ -168,8 +173,7 @@ class MinSum::Elimination {
   /// harder; these come first and in rounds (by depth), so that equal parts of the graph stay equal
   /// and a chain of them is halved by each round. Then the fewest combinations.
   struct Rank {
-    bool costly = false;
-    int depth = 0;
+    int round = -1;  ///< below 0: eliminated
     double combinations = 0;
     friend auto operator<=>(const Rank&, const Rank&) = default;
   };
@@ -179,10 +183,10 @@ class MinSum::Elimination {
     const auto at = static_cast<std::size_t>(v);
     const double all = combinations(v);
     const bool cheap = neighbours_[at].size() <= 2 && factors_of_[at].empty() && all <= kCheap;
-    return {!cheap, cheap ? depth_[at] : 0, all};
+    return {cheap ? depth_[at] : std::numeric_limits<int>::max(), all};
   }
 
-  int domain(int v) const { return problem_.table(unary_[static_cast<std::size_t>(v)]).rows; }
+  int domain(int v) const { return domain_[static_cast<std::size_t>(v)]; }
 
   void add_pair(int a, int b, TableNumber table) {
     // tables are kept with the row variable first, on both sides
@@ -261,7 +265,7 @@ class MinSum::Elimination {
   }
 
   double combinations_of(const Record& record) const {
-    double product = problem_.table(record.unary).rows;
+    double product = domain(record.variable);
     for (const auto& [u, table] : record.pairs) product *= domain(u);
     return product;
   }
@@ -281,7 +285,7 @@ class MinSum::Elimination {
         std::set<int> joined = scope;
         joined.insert(part.scope.begin(), part.scope.end());
         double size = 1;
-        for (const int u : joined) size *= domain_of(u, record);
+        for (const int u : joined) size *= domain(u);
         if (size > static_cast<double>(problem_.budget_)) continue;
         scope = std::move(joined);
         members.push_back(&part);
@@ -294,10 +298,6 @@ class MinSum::Elimination {
     if (buckets.size() > 1) exact_ = false;
     for (std::size_t b = 0; b < buckets.size(); ++b)
       minimise_bucket(record, buckets[b].first, buckets[b].second, b == 0);
-  }
-
-  int domain_of(int u, const Record& record) const {
-    return u == record.variable ? problem_.table(record.unary).rows : domain(u);
   }
 
   void minimise_bucket(const Record& record,
@@ -324,7 +324,7 @@ class MinSum::Elimination {
                 : static_cast<std::size_t>(std::lower_bound(rest.begin(), rest.end(), u) -
                                            rest.begin());
         stride[m][slot] = step;
-        step *= static_cast<std::size_t>(domain_of(u, record));
+        step *= static_cast<std::size_t>(domain(u));
       }
     }
     const std::vector<double>& own = problem_.table(record.unary).costs;
@@ -383,7 +383,7 @@ class MinSum::Elimination {
         for (const Factor& factor : record.factors) {
           std::size_t entry = 0;
           for (const int u : factor.scope) {
-            entry = entry * static_cast<std::size_t>(domain_of(u, record)) +
+            entry = entry * static_cast<std::size_t>(domain(u)) +
                     (u == record.variable ? v : chosen(solution, u));
           }
           sum += (*factor.costs)[entry];
@@ -455,6 +455,7 @@ class MinSum::Elimination {
 
   MinSum& problem_;
   std::vector<TableNumber> unary_;
+  std::vector<int> domain_;
   std::vector<Neighbours> neighbours_;
   std::vector<int> depth_;  ///< eliminations, one after another, that led to a variable's tables
   std::vector<Factor> factors_;

@@ -60,7 +60,8 @@ struct PlanProblem::Variable {
   int value = -1;
   const std::vector<int>* states = nullptr;  ///< allowed, into the StateTable; equal lists are one
   int parameter_class = -1;
-  int kind = 0;  ///< variables of one kind differ in their moments only
+  int kind = 0;    ///< variables of one kind differ in their moments only
+  int moment = 0;  ///< of the operator (a value: of its producer or first reader)
 };
 
 /// A transfer between two variables.
@@ -91,6 +92,7 @@ class PlanProblem::Weights {
   double always() const { return always_; }
   double of(const MomentRange& interval) const {
     double sum = 0;
+    if (interval.empty()) return sum;
     for (const auto& [moment, price] : at_) {
       if (moment >= interval.begin && moment < interval.end) sum += price;
     }
@@ -98,6 +100,7 @@ class PlanProblem::Weights {
   }
   /// Rounded down to the price grid, so that bounds stay bounds.
   double price(double weight, Bytes bytes) const {
+    if (weight == 0) return 0;
     if (memory_only_) return weight * static_cast<double>(bytes);
     return down_to_price_grid({weight * static_cast<double>(bytes)}).value;
   }
@@ -107,6 +110,21 @@ class PlanProblem::Weights {
   std::vector<std::pair<int, double>> at_;
   bool memory_only_;
   double always_ = 0;
+};
+
+/// What a byte costs over each of a transfer's intervals.
+struct PlanProblem::LinkWeights {
+  LinkWeights(const Transfer& transfer, const Weights& weights)
+      : same(weights.of(transfer.same)),
+        kept(weights.of(transfer.kept)),
+        copy(weights.of(transfer.copy)),
+        regathered(weights.of(transfer.regathered)),
+        gradient(weights.of(transfer.gradient)) {}
+  double same;
+  double kept;
+  double copy;
+  double regathered;
+  double gradient;
 };
 
 PlanProblem::PlanProblem(PriceBook& book) : book_(book) {}
@@ -135,6 +153,7 @@ Result<void> PlanProblem::add_operators(const Restrictions& restrictions) {
     variable.domain =
         static_cast<int>(operator_classes_[static_cast<std::size_t>(*number)]->strategies.size());
     variable.kind = variable_kinds_.number(Key{0, word(*number)}).first;
+    variable.moment = book_.flow().forward_moment(*variable.op);
     variables_.push_back(std::move(variable));
   }
   return {};
@@ -357,6 +376,9 @@ Result<void> PlanProblem::add_values(const Restrictions& restrictions) {
                                     word(variable.states),
                                     word(variable.parameter_class)})
                         .first;
+    const Tensor& tensor = graph.tensor(value.tensor);
+    variable.moment =
+        book_.flow().forward_moment(tensor.producer ? *tensor.producer : tensor.uses.front().op);
     value_variable_[v] = static_cast<int>(variables_.size());
     variables_.push_back(std::move(variable));
   }
@@ -518,10 +540,8 @@ void PlanProblem::link_key(const Link& link,
     key.push_back(word(weights.of(*interval)));
 }
 
-PlanProblem::Cell PlanProblem::cell(const Link& link,
-                                    int from,
-                                    int to,
-                                    const Weights& weights) const {
+PlanProblem::Cell PlanProblem::cell(
+    const Link& link, int from, int to, const Weights& weights, const LinkWeights& of) const {
   const StateTable& table = *link.table;
   const Transfer& transfer = *link.transfer;
   const auto a = static_cast<std::size_t>(from);
@@ -536,18 +556,16 @@ PlanProblem::Cell PlanProblem::cell(const Link& link,
       forward + book_.per_step(book_.exposed(OverlapKind::kActivation, table.gradient[pair])).value;
   double memory = 0;
   if (!transfer.gradient.empty() && !same_gradient)
-    memory += weights.price(weights.of(transfer.gradient), table.bytes[b]);
+    memory += weights.price(of.gradient, table.bytes[b]);
   if (same_value) {
-    if (transfer.saves && !transfer.stored)
-      memory += weights.price(weights.of(transfer.same), table.bytes[a]);
+    if (transfer.saves && !transfer.stored) memory += weights.price(of.same, table.bytes[a]);
   } else if (!transfer.saves) {
-    memory += weights.price(weights.of(transfer.copy), table.bytes[b]);
+    memory += weights.price(of.copy, table.bytes[b]);
   } else {
-    const double keep = weights.price(weights.of(transfer.kept), table.bytes[b]);
-    double again = weights.seconds(forward) +
-                   weights.price(weights.of(transfer.copy), table.bytes[b]) +
-                   weights.price(weights.of(transfer.regathered), table.bytes[b]);
-    if (!transfer.stored) again += weights.price(weights.of(transfer.same), table.bytes[a]);
+    const double keep = weights.price(of.kept, table.bytes[b]);
+    double again = weights.seconds(forward) + weights.price(of.copy, table.bytes[b]) +
+                   weights.price(of.regathered, table.bytes[b]);
+    if (!transfer.stored) again += weights.price(of.same, table.bytes[a]);
     made.gathered = again < keep;
     if (made.gathered) {
       made.objective += forward;
@@ -568,10 +586,11 @@ CostTable PlanProblem::link_table(const Link& link, const Weights& weights) cons
   // strategies often share states: each pair of states is priced once
   const std::size_t width = link.table->states.size();
   std::vector<double> priced(width * width, -1.0);
+  const LinkWeights of(*link.transfer, weights);
   for (const int a : *link.from_states) {
     for (const int b : *link.to_states) {
       double& known = priced[static_cast<std::size_t>(a) * width + static_cast<std::size_t>(b)];
-      if (known < 0) known = cell(link, a, b, weights).priced;
+      if (known < 0) known = cell(link, a, b, weights, of).priced;
       table.costs.push_back(known);
     }
   }
@@ -598,12 +617,13 @@ PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
       const bool to_fixed = is_free(link.from);
       const int v = to_fixed ? link.from : link.to;
       std::vector<double>& costs = extra[v];
+      const LinkWeights of(*link.transfer, weights);
       costs.resize(static_cast<std::size_t>(variables_[static_cast<std::size_t>(v)].domain));
       for (std::size_t value = 0; value < costs.size(); ++value) {
         const int from =
             to_fixed ? (*link.from_states)[value] : state_of(link.from, *link.from_states);
         const int to = to_fixed ? state_of(link.to, *link.to_states) : (*link.to_states)[value];
-        costs[value] += cell(link, from, to, weights).priced;
+        costs[value] += cell(link, from, to, weights, of).priced;
       }
     }
   }
@@ -729,7 +749,8 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
         (*link.from_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.from)])];
     const int b =
         (*link.to_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.to)])];
-    const Cell made = cell(link, a, b, weights_of(static_cast<std::size_t>(link.to)));
+    const Weights& weights = weights_of(static_cast<std::size_t>(link.to));
+    const Cell made = cell(link, a, b, weights, LinkWeights(*link.transfer, weights));
     measured.objective.value += made.objective;
     const StateTable& table = *link.table;
     const Transfer& transfer = *link.transfer;
@@ -813,19 +834,14 @@ Assignment PlanProblem::assignment(const Decision& decision) const {
         (*link.from_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.from)])];
     const int b =
         (*link.to_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.to)])];
+    const Weights& weights = weights_of(static_cast<std::size_t>(link.to));
     made.gathered[l] =
-        cell(link, a, b, weights_of(static_cast<std::size_t>(link.to))).gathered ? 1 : 0;
+        cell(link, a, b, weights, LinkWeights(*link.transfer, weights)).gathered ? 1 : 0;
   }
   return made;
 }
 
-int PlanProblem::moment_of(std::size_t variable) const {
-  const Variable& v = variables_[variable];
-  if (v.op) return book_.flow().forward_moment(*v.op);
-  const Value& value = book_.flow().values()[static_cast<std::size_t>(v.value)];
-  const Tensor& tensor = book_.graph().tensor(value.tensor);
-  return book_.flow().forward_moment(tensor.producer ? *tensor.producer : tensor.uses.front().op);
-}
+int PlanProblem::moment_of(std::size_t variable) const { return variables_[variable].moment; }
 
 void PlanProblem::enumerate(const std::function<void(const Choice&)>& visit) const {
   Choice choice(variables_.size(), 0);

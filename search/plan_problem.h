@@ -105,6 +105,7 @@ class PlanProblem {
   struct Link;
   struct Cell;
   class Weights;
+  struct LinkWeights;
 
   explicit PlanProblem(PriceBook& book);
   Result<void> add_operators(const Restrictions& restrictions);
@@ -125,7 +126,8 @@ class PlanProblem {
                  std::vector<std::uint64_t>& key) const;
   static void link_key(const Link& link, const Weights& weights, std::vector<std::uint64_t>& key);
   CostTable link_table(const Link& link, const Weights& weights) const;
-  Cell cell(const Link& link, int from_state, int to_state, const Weights& weights) const;
+  Cell cell(
+      const Link& link, int from, int to, const Weights& weights, const LinkWeights& of) const;
 
   PriceBook& book_;
   std::vector<std::unique_ptr<ParameterClass>> parameter_classes_;
