@@ -218,6 +218,10 @@ TEST_CASE("A view relates dimensions by common factors") {
   CHECK(to_string(*chain->carry(two, placements("R,S(1)"))) == "R,S(0)");
   CHECK_FALSE(chain->carry(two, placements("S(0),R")).has_value());
   CHECK(chain->reshape({5, 5}).error().code == ErrorCode::kValue);
+  CHECK(chain->reshape({-1, 3}).error().where == "/0");
+  CHECK(chain->reshape({std::int64_t{1} << 40, std::int64_t{1} << 40}).error().code ==
+        ErrorCode::kOverflow);
+  CHECK(chain->output_shape() == Sizes{8, 3});  // a refused step changes nothing
   CHECK(chain->transpose({0, 0}).error().code == ErrorCode::kValue);
   CHECK(ViewRelation::make({-1}).error().code == ErrorCode::kValue);
 }
