@@ -204,7 +204,7 @@ Result<TypedOperator> infer_operator(const OperatorSpec& spec) {
 
 TypedOperator replicated_operator(const OperatorSpec& spec, std::vector<TensorType> outputs) {
   Rule rule;
-  rule.text = "(replicated)";
+  rule.text = kReplicatedRule;
   for (const auto& input : spec.inputs) {
     OperandRule operand;
     operand.present = input.has_value();

@@ -43,6 +43,9 @@ struct TypedOperator {
 /// rule), kValue (shapes that do not fit), kMissing, kType, kOverflow.
 Result<TypedOperator> infer_operator(const OperatorSpec& spec);
 
+/// Text of the rule of an operator that nothing is known about.
+inline constexpr std::string_view kReplicatedRule = "(replicated)";
+
 /// The rule of an operator that nothing is known about: every operand and result replicated. Its
 /// outputs must be given.
 TypedOperator replicated_operator(const OperatorSpec& spec, std::vector<TensorType> outputs);

@@ -74,9 +74,10 @@ Result<VirtualDevices> distribute(const DenseTensor& full, const Layout& layout)
   return devices;
 }
 
-Result<void> check_devices(const VirtualDevices& devices,
-                           const DenseTensor& full,
-                           const Layout& layout) {
+Result<std::optional<ShardDifference>> first_difference(const VirtualDevices& devices,
+                                                        const DenseTensor& full,
+                                                        const Layout& layout,
+                                                        double tolerance) {
   const DeviceMesh& mesh = layout.mesh();
   std::map<DeviceRank, DenseTensor> values = devices.tensors();
   const std::vector<int> partial = partial_axes(layout);
@@ -89,28 +90,53 @@ Result<void> check_devices(const VirtualDevices& devices,
       for (const DeviceRank rank : group) values[rank] = *whole;
     }
   }
+  double largest = 1;
+  for (const double value : full.values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  auto equal = [&](double expected, double found) {
+    return expected == found || std::abs(expected - found) <= tolerance * largest;
+  };
   for (std::int64_t position = 0; position < mesh.size(); ++position) {
     auto block = layout.slice(full.shape, position);
     if (!block) return fail(block.error());
-    const DenseTensor expected = block_of(full, begins_of(*block), sizes_of(*block));
+    const std::vector<std::int64_t> begin = begins_of(*block);
+    const DenseTensor expected = block_of(full, begin, sizes_of(*block));
     const DeviceRank rank = mesh.rank_at(position);
     const DenseTensor& found = values[rank];
     if (found.values.empty() && expected.values.empty()) continue;
-    if (found.shape != expected.shape) {
-      return fail(ErrorCode::kConflict,
-                  "",
-                  "device " + std::to_string(rank) + " holds a shard of another shape");
-    }
+    if (found.shape != expected.shape) return std::optional(ShardDifference{rank, {}, 0, 0});
     for (std::size_t i = 0; i < expected.values.size(); ++i) {
-      if (found.values[i] == expected.values[i]) continue;
-      return fail(ErrorCode::kConflict,
-                  "",
-                  "device " + std::to_string(rank) + " holds " + std::to_string(found.values[i]) +
-                      " as element " + std::to_string(i) + " of its shard, expected " +
-                      std::to_string(expected.values[i]));
+      if (equal(expected.values[i], found.values[i])) continue;
+      ShardDifference difference{rank, begin, expected.values[i], found.values[i]};
+      auto rest = static_cast<std::int64_t>(i);
+      for (std::size_t d = begin.size(); d-- > 0;) {
+        difference.index[d] += rest % expected.shape[d];
+        rest /= expected.shape[d];
+      }
+      return std::optional(std::move(difference));
     }
   }
-  return {};
+  return std::optional<ShardDifference>();
+}
+
+Result<void> check_devices(const VirtualDevices& devices,
+                           const DenseTensor& full,
+                           const Layout& layout) {
+  const auto difference = first_difference(devices, full, layout);
+  if (!difference) return fail(difference.error());
+  if (!*difference) return {};
+  const ShardDifference& first = **difference;
+  std::string message = "device " + std::to_string(first.rank) + " holds ";
+  if (first.index.empty() && !full.shape.empty()) {
+    message += "a shard of another shape";
+  } else {
+    message += std::to_string(first.found) + " as element [";
+    for (std::size_t d = 0; d < first.index.size(); ++d)
+      message += (d == 0 ? "" : ", ") + std::to_string(first.index[d]);
+    message += "] of the tensor, expected " + std::to_string(first.expected);
+  }
+  return fail(ErrorCode::kConflict, "", std::move(message));
 }
 
 Result<void> verify_redistribution(std::span<const std::int64_t> shape,

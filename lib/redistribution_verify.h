@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "lib/layout.h"
 #include "lib/redistribution_replay.h"
@@ -16,8 +18,26 @@ namespace meshplan {
 /// partial a term, made from the value by a fixed rule. Errors: Layout::check_shape().
 Result<VirtualDevices> distribute(const DenseTensor& full, const Layout& layout);
 
-/// kConflict with the first device and element that differ, unless the devices hold `full` under
-/// `layout`. Pending reductions are resolved from the innermost axis outwards.
+/// The first element of a shard that is not what it should be.
+struct ShardDifference {
+  DeviceRank rank = 0;
+  std::vector<std::int64_t> index;  ///< in the whole tensor; empty where the shapes differ
+  double expected = 0;
+  double found = 0;
+};
+
+/// The first difference between what the devices hold and `full` under `layout`, in the order of
+/// the mesh, or nullopt. Numbers differ where they are further apart than `tolerance` times the
+/// larger of 1 and the largest number of `full`. Pending reductions are resolved from the innermost
+/// axis outwards. Errors: kConflict (a pending reduction over unequal shapes), those of
+/// Layout::check_shape().
+Result<std::optional<ShardDifference>> first_difference(const VirtualDevices& devices,
+                                                        const DenseTensor& full,
+                                                        const Layout& layout,
+                                                        double tolerance = 0);
+
+/// kConflict with the first device and element that differ, unless the devices hold exactly `full`
+/// under `layout`.
 Result<void> check_devices(const VirtualDevices& devices,
                            const DenseTensor& full,
                            const Layout& layout);
