@@ -4,11 +4,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <system_error>
 #include <vector>
 
@@ -75,12 +77,23 @@ int run_meshplan(int argc, const char* const* argv) {
     return app.exit(error, std::cout, std::cerr) == 0 ? kDone : kUsageError;
   }
   set_up_logging(common);
-  const int code = run();
+  const int code = run_guarded(run);
   std::cout.flush();
   if (code == kDone && !std::cout) {
     return report({ErrorCode::kInput, "standard output", "cannot write: " + system_message()});
   }
   return code;
+}
+
+int run_guarded(const RunCommand& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    std::cerr << "meshplan: error: out of memory; ask for less at once\n";
+  } catch (const std::exception& error) {
+    std::cerr << "meshplan: internal error, please report it: " << error.what() << '\n';
+  }
+  return kBug;
 }
 
 int report(const Error& error) {

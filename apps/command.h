@@ -52,6 +52,9 @@ std::span<const Command> commands();
 /// The whole program without the process around it.
 int run_meshplan(int argc, const char* const* argv);
 
+/// Runs a command; what it throws (memory that cannot be had, a bug) becomes a message and kBug.
+int run_guarded(const RunCommand& run);
+
 /// Prints "meshplan: error: WHERE: MESSAGE" on standard error; returns kUsageError for kUsage and
 /// kInputError for everything else.
 int report(const Error& error);

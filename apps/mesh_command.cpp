@@ -3,7 +3,6 @@
 // --batch. A single question is turned into a batch request, so that both give the same answers.
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "lib/device_mesh.h"
 #include "lib/layout.h"
 #include "lib/nearest_name.h"
+#include "lib/text.h"
 
 namespace meshplan {
 namespace {
@@ -27,11 +27,6 @@ namespace {
 constexpr std::int64_t kLongestRootList = 65536;
 
 // ---- Requests ----
-
-std::optional<JsonCursor> given(const JsonCursor& object, std::string_view key) {
-  const std::optional<JsonCursor> member = object.find(key);
-  return member && member->kind() != JsonKind::kNull ? member : std::nullopt;
-}
 
 Result<JsonCursor> required(const JsonCursor& request, std::string_view key) {
   if (const auto member = given(request, key)) return *member;
@@ -179,7 +174,7 @@ Answer answer_unflatten(const MeshRequest& from, JsonWriter& out) {
   Result<std::vector<std::int64_t>> numbers = sizes->as_int64s();
   if (!numbers) return fail(numbers.error());
   Result<std::vector<std::string>> names = std::vector<std::string>();
-  if (from.mesh.named()) names = read_names(from.request, "names");
+  if (from.mesh.named() || given(from.request, "names")) names = read_names(from.request, "names");
   if (!names) return fail(names.error());
   return write_mesh(from, from.mesh.unflatten(**axis, *numbers, *names), out);
 }
@@ -263,9 +258,8 @@ Result<Layout> read_layout(const MeshRequest& from, int tensor_rank) {
   if (Result<void> list = form->expect(JsonKind::kArray); !list) return fail(list.error());
   if (form->size() != static_cast<std::size_t>(tensor_rank)) {
     return form->error(ErrorCode::kValue,
-                       std::to_string(form->size()) + " entries for a tensor of " +
-                           std::to_string(tensor_rank) +
-                           (tensor_rank == 1 ? " dimension" : " dimensions"));
+                       counted(form->size(), "entry", "entries") + " for a tensor of " +
+                           counted(static_cast<std::size_t>(tensor_rank), "dimension"));
   }
   if (form->name_in_parent() == "tensor_map") {
     Result<TensorMap> map = read_tensor_map(*form);
@@ -409,46 +403,51 @@ Answer answer_mesh_request(const JsonCursor& request, JsonWriter& out) {
 
 // ---- The command line ----
 
+/// The options as they were given; an empty text is a text.
 struct MeshOptions {
-  std::string mesh;
-  std::string ranks;
-  std::optional<std::int64_t> rank;
+  using Text = std::optional<std::string>;
+  Text mesh;
+  Text ranks;
+  Text rank;
   bool info = false;
   bool coordinates = false;
-  std::string slice;
-  std::string group;
-  std::string groups;
-  std::string local_rank;
-  std::string flatten;
-  std::string name;
-  std::string unflatten;
-  std::string sizes;
-  std::string names;
-  std::string concatenate;
-  std::string global_shape;
-  std::string layout;
-  std::string tensor_map;
-  std::string alias_map;
-  std::string shape;
-  std::string batch;
+  Text slice;
+  Text group;
+  Text groups;
+  Text local_rank;
+  Text flatten;
+  Text name;
+  Text unflatten;
+  Text sizes;
+  Text names;
+  Text concatenate;
+  Text global_shape;
+  Text layout;
+  Text tensor_map;
+  Text alias_map;
+  Text shape;
+  Text batch;
 };
 
 Unexpected<Error> usage(std::string place, std::string message) {
   return fail(ErrorCode::kUsage, std::move(place), std::move(message));
 }
 
-/// The parts of a list separated by `separator` outside parentheses.
+bool opens(char letter) { return letter == '(' || letter == '['; }
+bool closes(char letter) { return letter == ')' || letter == ']'; }
+
+/// The trimmed parts of a list separated by `separator` outside parentheses and brackets.
 std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts(1);
+  std::vector<std::string> parts;
   int depth = 0;
-  for (const char letter : text) {
-    if (letter == '(') ++depth;
-    if (letter == ')') --depth;
-    if (letter == separator && depth <= 0) {
-      parts.emplace_back();
-    } else if (letter != ' ') {
-      parts.back() += letter;
-    }
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char letter = i < text.size() ? text[i] : separator;
+    if (opens(letter)) ++depth;
+    if (closes(letter)) --depth;
+    if (letter != separator || (depth > 0 && i < text.size())) continue;
+    parts.emplace_back(trim(text.substr(begin, i - begin)));
+    begin = i + 1;
   }
   return parts;
 }
@@ -459,114 +458,181 @@ std::string json_strings(std::string_view text, char separator = ',') {
   return std::move(writer).text();
 }
 
-/// `text` as a JSON array; lists may be written with parentheses, and without the outer ones.
-Result<std::string> json_numbers(std::string_view text, const char* option) {
-  std::string list(text);
-  std::replace(list.begin(), list.end(), '(', '[');
-  std::replace(list.begin(), list.end(), ')', ']');
-  Result<JsonDocument> whole = JsonDocument::parse(list, option);
-  if (whole && whole->root().kind() == JsonKind::kArray) return list;
-  list = "[" + list + "]";
-  whole = JsonDocument::parse(list, option);
-  if (whole) return list;
-  return usage(option, "expected numbers separated by commas, e.g. 8,16");
-}
-
-/// "(dp,tp),None" as a JSON alias map.
-std::string json_aliases(std::string_view text) {
-  if (text.size() >= 2 && text.starts_with("((") && text.ends_with(")")) {
-    text = text.substr(1, text.size() - 2);
-  }
-  JsonWriter writer(0);
-  writer.begin_array();
-  for (const std::string& entry : split(text, ',')) {
-    if (entry.starts_with('(') && entry.ends_with(')')) {
-      writer.array(split(std::string_view(entry).substr(1, entry.size() - 2), ','));
-    } else {
-      writer.value(entry);
-    }
-  }
-  writer.end_array();
-  return std::move(writer).text();
-}
-
-std::string json_axis(const std::string& text) {
-  const bool index = !text.empty() && std::all_of(text.begin(), text.end(), [](char letter) {
+bool is_integer(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char letter) {
     return letter >= '0' && letter <= '9';
   });
-  return index && text.size() < 19 ? std::to_string(std::stoll(text)) : json_quote(text);
 }
 
-/// One option that asks a question: its request and what else it needs.
+/// An integer as the JSON reader sees it; any other text as a string, which it refuses by name.
+std::string json_integer(std::string_view text) {
+  const bool leading_zero = text.starts_with("-0") || (text.size() > 1 && text.starts_with('0'));
+  return is_integer(text) && !leading_zero ? std::string(text) : json_quote(text);
+}
+
+/// What stands inside the parentheses or brackets that enclose the whole text.
+std::optional<std::string_view> enclosed(std::string_view text) {
+  text = trim(text);
+  if (text.size() < 2 || !opens(text.front())) return std::nullopt;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (opens(text[i])) ++depth;
+    if (closes(text[i])) --depth;
+    if (depth == 0)
+      return i + 1 == text.size() ? std::optional(text.substr(1, i - 1)) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// "8,16", "(8,16)" or "[8,16]" as a JSON array of what `element` makes of the entries.
+template <class Element>
+std::string json_list(std::string_view text, const Element& element) {
+  const std::string_view inside = enclosed(text).value_or(text);
+  std::string list;
+  if (!trim(inside).empty()) {
+    for (const std::string& part : split(inside, ',')) {
+      list += (list.empty() ? "" : ",") + element(part);
+    }
+  }
+  return '[' + list + ']';
+}
+
+/// "(1,0),-1", also as a whole in parentheses or brackets, as the JSON array of a map with one
+/// entry per tensor dimension. "(1,0)" is the map of two dimensions, unless the tensor has one.
+template <class Element>
+std::string json_map(std::string_view text, std::size_t tensor_rank, const Element& element) {
+  const auto entry = [&](std::string_view part) {
+    return enclosed(part) ? json_list(part, element) : element(part);
+  };
+  const auto inside = enclosed(text);
+  if (inside && tensor_rank == 1 && split(*inside, ',').size() > 1) return '[' + entry(text) + ']';
+  return json_list(text, entry);
+}
+
+/// An axis by name, or by index where no axis of the mesh has such a name.
+std::string json_axis(const std::string& text, const std::vector<std::string>& names) {
+  const bool named = std::find(names.begin(), names.end(), text) != names.end();
+  return named ? json_quote(text) : json_integer(text);
+}
+
+/// An option that asks a question, and the options that say more about it.
 struct Question {
   const char* option;
-  bool asked;
-  std::string members;  ///< JSON members of the request, "op" included
+  std::string members;                ///< JSON members of the request, "op" included
+  std::vector<std::string> needs;     ///< options that must be given
+  std::vector<std::string> may_have;  ///< options that may be given
 };
 
-Result<std::vector<Question>> questions(const MeshOptions& options) {
+/// `names` are the axis names of --mesh.
+std::vector<Question> questions(const MeshOptions& options, const std::vector<std::string>& names) {
   std::vector<Question> asked;
-  const auto ask = [&](const char* option, bool is_asked, std::string members) {
-    if (is_asked) asked.push_back({option, true, std::move(members)});
+  const auto list = [](const MeshOptions::Text& text) {
+    return text ? json_list(*text, json_integer) : std::string("null");
   };
-  const auto numbers = [](const std::string& text, const char* option) {
-    return text.empty() ? Result<std::string>(std::string("null")) : json_numbers(text, option);
-  };
-  Result<std::string> shape = numbers(options.shape, "--shape");
-  if (!shape) return fail(shape.error());
-  Result<std::string> map = numbers(options.tensor_map, "--tensor-map");
-  if (!map) return fail(map.error());
-  Result<std::string> sizes = numbers(options.sizes, "--sizes");
-  if (!sizes) return fail(sizes.error());
-  Result<std::string> local = numbers(options.global_shape, "--global-shape");
-  if (!local) return fail(local.error());
-
-  ask("--info", options.info, R"("op":"info")");
-  ask("--coordinates", options.coordinates, R"("op":"coordinates")");
-  ask("--slice", !options.slice.empty(), R"("op":"slice","axes":)" + json_strings(options.slice));
-  ask("--group", !options.group.empty(), R"("op":"group","axis":)" + json_axis(options.group));
-  ask("--groups", !options.groups.empty(), R"("op":"groups","axis":)" + json_axis(options.groups));
-  ask("--local-rank",
-      !options.local_rank.empty(),
-      R"("op":"local_rank","axis":)" + json_axis(options.local_rank));
-  ask("--flatten",
-      !options.flatten.empty(),
-      R"("op":"flatten","axes":)" + json_strings(options.flatten) +
-          (options.name.empty() ? "" : R"(,"name":)" + json_quote(options.name)));
-  ask("--unflatten",
-      !options.unflatten.empty(),
-      R"("op":"unflatten","axis":)" + json_axis(options.unflatten) + R"(,"sizes":)" + *sizes +
-          (options.names.empty() ? "" : R"(,"names":)" + json_strings(options.names)));
-  std::string meshes;
-  for (const std::string& mesh : split(options.concatenate, ';')) {
-    meshes += (meshes.empty() ? "" : ",") + json_strings(mesh);
+  if (options.info) asked.push_back({"--info", R"("op":"info")", {}, {}});
+  if (options.coordinates) asked.push_back({"--coordinates", R"("op":"coordinates")", {}, {}});
+  if (options.slice) {
+    const std::string axes = options.slice->empty() ? "[]" : json_strings(*options.slice);
+    asked.push_back({"--slice", R"("op":"slice","axes":)" + axes, {}, {}});
   }
-  ask("--concatenate",
-      !options.concatenate.empty(),
-      R"("op":"concatenate","meshes":[)" + meshes + "]");
-  ask("--global-shape",
-      !options.global_shape.empty(),
-      R"("op":"global_shape","local_shape":)" + *local + R"(,"tensor_map":)" + *map);
-  const std::string tensor = R"("op":"layout","shape":)" + *shape;
-  ask("--layout",
-      !options.layout.empty(),
-      tensor + R"(,"placements":)" + json_strings(options.layout));
-  ask("--tensor-map",
-      !options.tensor_map.empty() && options.global_shape.empty(),
-      tensor + R"(,"tensor_map":)" + *map);
-  ask("--alias-map",
-      !options.alias_map.empty(),
-      tensor + R"(,"alias_map":)" + json_aliases(options.alias_map));
+  const auto ask_axis = [&](const char* option, const char* op, const MeshOptions::Text& axis) {
+    if (!axis) return;
+    asked.push_back(
+        {option, std::string(R"("op":")") + op + R"(","axis":)" + json_axis(*axis, names), {}, {}});
+  };
+  ask_axis("--group", "group", options.group);
+  ask_axis("--groups", "groups", options.groups);
+  ask_axis("--local-rank", "local_rank", options.local_rank);
+  if (options.flatten) {
+    const std::string axes = options.flatten->empty() ? "[]" : json_strings(*options.flatten);
+    const std::string name = options.name ? R"(,"name":)" + json_quote(*options.name) : "";
+    asked.push_back({"--flatten", R"("op":"flatten","axes":)" + axes + name, {}, {"--name"}});
+  }
+  if (options.unflatten) {
+    Question question{"--unflatten",
+                      R"("op":"unflatten","axis":)" + json_axis(*options.unflatten, names) +
+                          R"(,"sizes":)" + list(options.sizes),
+                      {"--sizes"},
+                      {"--names"}};
+    if (options.names) question.members += R"(,"names":)" + json_strings(*options.names);
+    if (!names.empty()) question.needs.emplace_back("--names");
+    asked.push_back(std::move(question));
+  }
+  if (options.concatenate) {
+    std::string meshes;
+    for (const std::string& mesh : split(*options.concatenate, ';')) {
+      meshes += (meshes.empty() ? "" : ",") + json_strings(mesh);
+    }
+    asked.push_back({"--concatenate", R"("op":"concatenate","meshes":[)" + meshes + "]", {}, {}});
+  }
+  const MeshOptions::Text& shape = options.global_shape ? options.global_shape : options.shape;
+  const std::size_t tensor_rank = shape ? split(enclosed(*shape).value_or(*shape), ',').size() : 0;
+  const std::string map =
+      options.tensor_map ? json_map(*options.tensor_map, tensor_rank, json_integer) : "null";
+  if (options.global_shape) {
+    asked.push_back({"--global-shape",
+                     R"("op":"global_shape","local_shape":)" + list(options.global_shape) +
+                         R"(,"tensor_map":)" + map,
+                     {"--tensor-map"},
+                     {}});
+  }
+  const auto ask_layout = [&](const char* option, const char* form, const std::string& layout) {
+    asked.push_back(
+        {option,
+         R"("op":"layout","shape":)" + list(options.shape) + ",\"" + form + "\":" + layout,
+         {"--shape"},
+         {}});
+  };
+  if (options.layout) {
+    ask_layout(
+        "--layout", "placements", options.layout->empty() ? "[]" : json_strings(*options.layout));
+  }
+  if (options.tensor_map && !options.global_shape) ask_layout("--tensor-map", "tensor_map", map);
+  if (options.alias_map) {
+    ask_layout("--alias-map", "alias_map", json_map(*options.alias_map, tensor_rank, json_quote));
+  }
   return asked;
+}
+
+/// The one question that is asked, --info by default, with all that it needs and nothing else.
+Result<Question> only_question(const MeshOptions& options, const std::vector<std::string>& names) {
+  std::vector<Question> asked = questions(options, names);
+  if (asked.empty()) asked.push_back({"--info", R"("op":"info")", {}, {}});
+  if (asked.size() > 1) {
+    return usage(asked[1].option, std::string("cannot be combined with ") + asked[0].option);
+  }
+  Question& question = asked.front();
+  const std::array<std::pair<const char*, bool>, 5> extras = {{
+      {"--name", options.name.has_value()},
+      {"--sizes", options.sizes.has_value()},
+      {"--names", options.names.has_value()},
+      {"--shape", options.shape.has_value()},
+      {"--tensor-map", options.tensor_map && options.global_shape},
+  }};
+  for (const auto& [extra, is_given] : extras) {
+    const auto has = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), extra) != list.end();
+    };
+    if (!is_given && has(question.needs)) {
+      return usage(question.option, std::string("needs ") + extra + " as well");
+    }
+    if (is_given && !has(question.needs) && !has(question.may_have)) {
+      return usage(extra, std::string("says nothing about ") + question.option);
+    }
+  }
+  return std::move(question);
 }
 
 /// The option that a JSON Pointer into the request came from.
 std::string option_of(std::string_view pointer, const char* question) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 6> kOptions = {{
+  constexpr std::array<std::pair<std::string_view, const char*>, 8> kOptions = {{
       {"/mesh/ranks", "--ranks"},
       {"/mesh", "--mesh"},
       {"/rank", "--rank"},
+      {"/name", "--name"},
       {"/shape", "--shape"},
+      {"/tensor_map", "--tensor-map"},
       {"/sizes", "--sizes"},
       {"/names", "--names"},
   }};
@@ -577,11 +643,21 @@ std::string option_of(std::string_view pointer, const char* question) {
   return question;
 }
 
-Result<std::string> mesh_members(const MeshOptions& options) {
-  if (options.mesh.empty() && options.ranks.empty()) {
+/// The mesh object of the request; `names` receives the axis names of --mesh.
+Result<std::string> mesh_object(const MeshOptions& options, std::vector<std::string>& names) {
+  if (!options.mesh && !options.ranks) {
     return usage("--mesh", "is required, e.g. --mesh dp=2,tp=4 (or --batch FILE)");
   }
-  return mesh_object_text({"--mesh", options.mesh, "--ranks", options.ranks});
+  if (options.mesh) {
+    Result<DeviceMesh> mesh = parse_mesh(*options.mesh, "--mesh");
+    if (!mesh) return fail(mesh.error());
+    names.assign(mesh->axes().begin(), mesh->axes().end());
+  }
+  if (options.ranks && options.ranks->empty()) {
+    return usage("--ranks", "is empty; expected e.g. [[0,1],[2,3]]");
+  }
+  return mesh_object_text(
+      {"--mesh", options.mesh.value_or(""), "--ranks", options.ranks.value_or("")});
 }
 
 // ---- Printing ----
@@ -633,6 +709,16 @@ void add_rows(const JsonCursor& object, const std::string& prefix, Rows& rows) {
   }
 }
 
+/// A bar would end the cell.
+std::string markdown_cell(std::string_view text) {
+  std::string cell;
+  for (const char letter : text) {
+    if (letter == '|') cell += '\\';
+    cell += letter;
+  }
+  return cell;
+}
+
 std::string print(const std::string& answer, const std::string& format) {
   if (format == "json") return answer;
   const Result<JsonDocument> document = JsonDocument::parse(answer, "answer");
@@ -642,7 +728,9 @@ std::string print(const std::string& answer, const std::string& format) {
   std::string text;
   if (format == "markdown") {
     text = "| | |\n|---|---|\n";
-    for (const auto& [name, value] : rows) text += "| " + name + " | " + value + " |\n";
+    for (const auto& [name, value] : rows) {
+      text += "| " + name + " | " + markdown_cell(value) + " |\n";
+    }
     return text;
   }
   std::size_t width = 0;
@@ -654,9 +742,12 @@ std::string print(const std::string& answer, const std::string& format) {
 }
 
 int run_batch(const MeshOptions& options, const CommonOptions& common) {
-  Result<std::string> text = read_file(options.batch);
+  if (options.batch->empty()) {
+    return report({ErrorCode::kUsage, "--batch", "expected a file name or \"-\""});
+  }
+  Result<std::string> text = read_file(*options.batch);
   if (!text) return report(text.error());
-  const std::string name = options.batch == "-" ? "standard input" : options.batch;
+  const std::string name = *options.batch == "-" ? "standard input" : *options.batch;
   Result<std::string> answers = answer_batch(*text, name, answer_mesh_request);
   if (!answers) return report(answers.error());
   Result<void> written = write_output(common.output, *answers);
@@ -664,17 +755,14 @@ int run_batch(const MeshOptions& options, const CommonOptions& common) {
 }
 
 Result<std::string> answer_single(const MeshOptions& options) {
-  Result<std::string> mesh = mesh_members(options);
+  std::vector<std::string> names;
+  Result<std::string> mesh = mesh_object(options, names);
   if (!mesh) return mesh;
-  Result<std::vector<Question>> asked = questions(options);
+  Result<Question> asked = only_question(options, names);
   if (!asked) return fail(asked.error());
-  if (asked->empty()) asked->push_back({"--info", true, R"("op":"info")"});
-  if (asked->size() > 1) {
-    return usage((*asked)[1].option, std::string("cannot be combined with ") + (*asked)[0].option);
-  }
-  const Question& question = asked->front();
+  const Question& question = *asked;
   std::string text = "{\"mesh\":" + *mesh + ',' + question.members;
-  if (options.rank) text += ",\"rank\":" + std::to_string(*options.rank);
+  if (options.rank) text += ",\"rank\":" + json_integer(*options.rank);
   Result<JsonDocument> request = JsonDocument::parse(text + '}', "");
   if (!request) return usage(question.option, request.error().message);
   JsonWriter out;
@@ -687,7 +775,7 @@ Result<std::string> answer_single(const MeshOptions& options) {
 }
 
 int run_mesh(const MeshOptions& options, const CommonOptions& common) {
-  if (!options.batch.empty()) return run_batch(options, common);
+  if (options.batch) return run_batch(options, common);
   Result<std::string> answer = answer_single(options);
   if (!answer) return report(answer.error());
   Result<void> written = write_output(common.output, print(*answer, common.format));
@@ -698,44 +786,49 @@ int run_mesh(const MeshOptions& options, const CommonOptions& common) {
 
 RunCommand define_mesh(CLI::App& app, CommonOptions& common) {
   auto options = std::make_shared<MeshOptions>();
-  CLI::Option* mesh =
-      app.add_option("--mesh", options->mesh, "Axes and sizes, outermost first: dp=2,tp=4")
-          ->type_name("AXES");
-  CLI::Option* ranks = app.add_option("--ranks", options->ranks, "Own ranks: [[0,1,2,3],[4,5,6,7]]")
-                           ->type_name("LISTS");
-  app.add_option("--rank", options->rank, "The rank that looks (default 0)")->type_name("R");
-  app.add_flag("--info", options->info, "Shape, axes, ranks and hash (default)");
-  app.add_flag("--coordinates", options->coordinates, "Coordinates of the rank");
-  app.add_option("--slice", options->slice, "Sub-mesh of these axes")->type_name("A,B");
-  app.add_option("--group", options->group, "Ranks along an axis (name, index, flattened name)")
-      ->type_name("A");
-  app.add_option("--groups", options->groups, "Every group along an axis")->type_name("A");
-  app.add_option("--local-rank", options->local_rank, "Index of the rank along an axis")
-      ->type_name("A");
-  app.add_option("--flatten", options->flatten, "One axis made of these")->type_name("A,B");
-  app.add_option("--name", options->name, "Name for --flatten")->type_name("N");
-  app.add_option("--unflatten", options->unflatten, "Split an axis into --sizes called --names")
-      ->type_name("A");
-  app.add_option("--sizes", options->sizes, "Sizes for --unflatten")->type_name("2,4");
-  app.add_option("--names", options->names, "Names for --unflatten")->type_name("A,B");
-  app.add_option("--concatenate", options->concatenate, "Sub-meshes side by side")
-      ->type_name("\"A;B,C\"");
-  app.add_option("--global-shape",
-                 options->global_shape,
-                 "Shape of the tensor with this local shape and --tensor-map")
-      ->type_name("4,8");
-  app.add_option("--layout", options->layout, "Placements of a tensor of --shape")
-      ->type_name("\"S(0),R\"");
-  app.add_option("--tensor-map", options->tensor_map, "The layout as tensor map: (1,0),-1")
-      ->type_name("MAP");
-  app.add_option("--alias-map", options->alias_map, "The layout as axis names: (dp,tp),None")
-      ->type_name("MAP");
-  app.add_option("--shape", options->shape, "Shape of the tensor")->type_name("8,16");
-  app.add_option(
-         "--batch", options->batch, "Answer a JSON array of requests (\"-\": standard input)")
-      ->type_name("FILE")
-      ->excludes(mesh)
-      ->excludes(ranks);
+  std::vector<CLI::Option*> single;  // what asks a single question; --batch takes none of them
+  const auto flag = [&](const char* name, bool MeshOptions::*member, const char* help) {
+    single.push_back(app.add_flag(name, (*options).*member, help));
+  };
+  // A function, since CLI11 takes an empty text for an optional that is not given.
+  const auto add_text = [&](const char* name,
+                            MeshOptions::Text MeshOptions::*member,
+                            const char* type,
+                            const char* help) {
+    const auto store = [options, member](const std::string& text) { (*options).*member = text; };
+    return app.add_option_function<std::string>(name, store, help)->type_name(type);
+  };
+  const auto text = [&](const char* name,
+                        MeshOptions::Text MeshOptions::*member,
+                        const char* type,
+                        const char* help) { single.push_back(add_text(name, member, type, help)); };
+  using O = MeshOptions;
+  text("--mesh", &O::mesh, "AXES", "Axes and sizes, outermost first: dp=2,tp=4");
+  text("--ranks", &O::ranks, "LISTS", "Own ranks: [[0,1,2,3],[4,5,6,7]]");
+  text("--rank", &O::rank, "R", "The rank that looks (default 0)");
+  flag("--info", &O::info, "Shape, axes, ranks and hash (default)");
+  flag("--coordinates", &O::coordinates, "Coordinates of the rank");
+  text("--slice", &O::slice, "A,B", "Sub-mesh of these axes");
+  text("--group", &O::group, "A", "Ranks along an axis (name, index, flattened name)");
+  text("--groups", &O::groups, "A", "Every group along an axis");
+  text("--local-rank", &O::local_rank, "A", "Index of the rank along an axis");
+  text("--flatten", &O::flatten, "A,B", "One axis made of these");
+  text("--name", &O::name, "N", "Name for --flatten");
+  text("--unflatten", &O::unflatten, "A", "Split an axis into --sizes called --names");
+  text("--sizes", &O::sizes, "2,4", "Sizes for --unflatten");
+  text("--names", &O::names, "A,B", "Names for --unflatten");
+  text("--concatenate", &O::concatenate, "\"A;B,C\"", "Sub-meshes side by side");
+  text("--global-shape",
+       &O::global_shape,
+       "4,8",
+       "Shape of the tensor with this local shape and --tensor-map");
+  text("--layout", &O::layout, "\"S(0),R\"", "Placements of a tensor of --shape");
+  text("--tensor-map", &O::tensor_map, "MAP", "The layout as tensor map: (1,0),-1");
+  text("--alias-map", &O::alias_map, "MAP", "The layout as axis names: (dp,tp),None");
+  text("--shape", &O::shape, "8,16", "Shape of the tensor");
+  CLI::Option* batch = add_text(
+      "--batch", &O::batch, "FILE", "Answer a JSON array of requests (\"-\": standard input)");
+  for (CLI::Option* option : single) batch->excludes(option);
   return [options, &common] { return run_mesh(*options, common); };
 }
 

@@ -10,14 +10,10 @@
 #include <system_error>
 #include <utility>
 
+#include "lib/text.h"
+
 namespace meshplan {
 namespace {
-
-/// The member, unless it is left out or null.
-std::optional<JsonCursor> given(const JsonCursor& object, std::string_view key) {
-  const std::optional<JsonCursor> member = object.find(key);
-  return member && member->kind() != JsonKind::kNull ? member : std::nullopt;
-}
 
 Result<void> read_ranks(const JsonCursor& value, int depth, NestedRanks& nested) {
   if (value.kind() != JsonKind::kArray) {
@@ -91,6 +87,11 @@ Result<void> declare_flattened(const JsonCursor& value, const DeviceMesh& mesh) 
 }
 
 }  // namespace
+
+std::optional<JsonCursor> given(const JsonCursor& object, std::string_view key) {
+  const std::optional<JsonCursor> member = object.find(key);
+  return member && member->kind() != JsonKind::kNull ? member : std::nullopt;
+}
 
 Unexpected<Error> error_at(const JsonCursor& value, const Error& error) {
   std::string where = value.where();
@@ -218,18 +219,22 @@ Result<DeviceMesh> parse_mesh(std::string_view text, std::string place) {
   const auto bad = [&](const std::string& why) {
     return fail(ErrorCode::kUsage, place, why + "; expected e.g. dp=2,tp=4");
   };
+  // Quoting replaces what is no UTF-8.
+  const auto reread = JsonDocument::parse(json_quote(text), "");
+  if (!reread || *reread->root().as_string() != text) return bad("the text is not valid UTF-8");
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view axis = text.substr(begin, end - begin);
     const std::size_t equals = axis.rfind('=');
-    const std::string_view size = equals == std::string_view::npos ? axis : axis.substr(equals + 1);
+    const std::string_view size =
+        trim(equals == std::string_view::npos ? axis : axis.substr(equals + 1));
     std::int64_t number = 0;
     const auto [stop, status] = std::from_chars(size.data(), size.data() + size.size(), number);
     if (status != std::errc() || stop != size.data() + size.size()) {
-      return bad("\"" + std::string(axis.substr(0, 60)) + "\" is no axis with a 64-bit size");
+      return bad(quoted(axis) + " is no axis with a 64-bit size");
     }
     shape.push_back(number);
-    if (equals != std::string_view::npos) axes.emplace_back(axis.substr(0, equals));
+    if (equals != std::string_view::npos) axes.emplace_back(trim(axis.substr(0, equals)));
     begin = end + 1;
   }
   if (!axes.empty() && axes.size() != shape.size()) return bad("some axes have no name");

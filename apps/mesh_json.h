@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,9 @@
 #include "lib/result.h"
 
 namespace meshplan {
+
+/// The member `key`, unless it is left out or null.
+std::optional<JsonCursor> given(const JsonCursor& object, std::string_view key);
 
 /// The error of a lib function that was given (a part of) `value`: its `where` is put behind the
 /// place of `value`.

@@ -126,11 +126,6 @@ struct Request {
   const DeviceMesh& goal_mesh() const { return to_mesh ? *to_mesh : mesh; }
 };
 
-std::optional<JsonCursor> given(const JsonCursor& object, std::string_view key) {
-  const std::optional<JsonCursor> member = object.find(key);
-  return member && member->kind() != JsonKind::kNull ? member : std::nullopt;
-}
-
 /// `side` is "from" or "to": placements, or a tensor map with the reductions pending beside it.
 Result<Placements> read_side(const JsonCursor& request,
                              const std::string& side,

@@ -2,16 +2,20 @@
 #include "lib/communication_groups.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
+
+#include "lib/text.h"
 
 namespace meshplan {
 namespace {
 
+/// "mesh_dp", "mesh_dp_tp", "mesh_dim_0".
 std::string description_of(std::span<const std::string> axes) {
-  std::string text = "mesh";
-  for (const std::string& axis : axes) text += '_' + axis;
-  return text;
+  std::string text;
+  for (const std::string& axis : axes) text += (text.empty() ? "" : "_") + axis;
+  return text.starts_with("mesh_dim_") ? text : "mesh_" + text;
 }
 
 }  // namespace
@@ -70,8 +74,7 @@ Result<CommunicationGroup> CommunicationGroups::get(const DeviceMesh& mesh,
   const std::lock_guard lock(mutex_);
   Result<DeviceMesh> line = mesh.along(axis, rank());
   if (!line) return fail(line.error());
-  const std::string label = line->axis_label(0);
-  return get_or_create(line->ranks(), label.starts_with("mesh_") ? label : "mesh_" + label);
+  return get_or_create(line->ranks(), description_of(std::array{line->axis_label(0)}));
 }
 
 Result<DeviceMesh> CommunicationGroups::adopt(const std::vector<CommunicationGroup>& groups,
@@ -89,9 +92,8 @@ Result<DeviceMesh> CommunicationGroups::adopt(const std::vector<CommunicationGro
   if (groups.size() != static_cast<std::size_t>(whole->ndim())) {
     return fail(ErrorCode::kValue,
                 "/groups",
-                std::to_string(groups.size()) + " groups for a mesh of " +
-                    std::to_string(whole->ndim()) +
-                    (whole->ndim() == 1 ? " dimension" : " dimensions"));
+                counted(groups.size(), "group") + " for a mesh of " +
+                    counted(static_cast<std::size_t>(whole->ndim()), "dimension"));
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const std::vector<std::int64_t>& ranks = groups[i].ranks;

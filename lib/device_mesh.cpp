@@ -12,6 +12,8 @@
 
 #include "lib/check.h"
 #include "lib/nearest_name.h"
+#include "lib/sha256.h"
+#include "lib/text.h"
 
 namespace meshplan {
 namespace {
@@ -25,12 +27,6 @@ AxisSet bit(int axis) { return AxisSet{1} << axis; }
 int first_axis(AxisSet axes) { return std::countr_zero(axes); }
 int last_axis(AxisSet axes) { return static_cast<int>(std::bit_width(axes)) - 1; }
 bool is_single(AxisSet axes) { return std::has_single_bit(axes); }
-
-/// What the user wrote, in quotes and at most 60 characters of it.
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kLongest = 60;
-  return '"' + std::string(text.substr(0, kLongest)) + (text.size() > kLongest ? "...\"" : "\"");
-}
 
 Result<void> check_name(const std::string& name, const std::string& where) {
   if (name.empty()) return fail(ErrorCode::kValue, where, "an axis name must not be empty");
@@ -46,8 +42,7 @@ Result<void> check_names(const std::vector<std::string>& axes, std::size_t ndim)
   if (axes.size() != ndim) {
     return fail(ErrorCode::kValue,
                 "/axes",
-                std::to_string(axes.size()) + " axis names for a mesh of " + std::to_string(ndim) +
-                    (ndim == 1 ? " dimension" : " dimensions"));
+                counted(axes.size(), "axis name") + " for a mesh of " + counted(ndim, "dimension"));
   }
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::string where = "/axes/" + std::to_string(i);
@@ -70,7 +65,7 @@ Result<std::int64_t> checked_size(const std::vector<std::int64_t>& shape) {
   if (shape.size() > at(kMaxMeshAxes)) {
     return fail(ErrorCode::kUnsupported,
                 "/shape",
-                std::to_string(shape.size()) + " mesh dimensions, at most " +
+                counted(shape.size(), "mesh dimension") + ", at most " +
                     std::to_string(kMaxMeshAxes) + " are supported");
   }
   for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -134,7 +129,10 @@ std::optional<std::vector<Run>> regular_runs(const std::vector<std::int64_t>& li
     const std::int64_t stride = list[block] - list[0];
     std::size_t count = 1;
     const auto continues = [&](std::size_t begin) {
-      const std::int64_t shift = stride * static_cast<std::int64_t>(begin / block);
+      std::int64_t shift = 0;
+      if (__builtin_mul_overflow(stride, static_cast<std::int64_t>(begin / block), &shift)) {
+        return false;
+      }
       for (std::size_t i = 0; i < block; ++i) {
         if (list[begin + i] - list[i] != shift) return false;
       }
@@ -148,25 +146,16 @@ std::optional<std::vector<Run>> regular_runs(const std::vector<std::int64_t>& li
   return runs;
 }
 
-/// 128 bits of a list of numbers, as 32 hexadecimal digits.
+/// SHA-256 of a list of numbers, 8 bytes each, least significant first.
 std::string digest(const std::vector<std::int64_t>& list) {
-  std::uint64_t high = 0x6A09E667F3BCC908U;
-  std::uint64_t low = 0xBB67AE8584CAA73BU;
-  const auto mix = [](std::uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-    return x ^ (x >> 31);
-  };
+  std::string bytes;
+  bytes.reserve(8 * list.size());
   for (const std::int64_t number : list) {
-    const std::uint64_t word = static_cast<std::uint64_t>(number);
-    high = mix(high ^ (word + 0x9E3779B97F4A7C15U)) + low;
-    low = mix(low + word * 0xD6E8FEB86659FD93U) ^ std::rotl(high, 23);
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+      bytes += static_cast<char>(static_cast<std::uint64_t>(number) >> shift & 0xFFU);
+    }
   }
-  std::string text;
-  for (const std::uint64_t half : {mix(high), mix(low)}) {
-    for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(half >> shift) & 15U];
-  }
-  return text;
+  return sha256_hex(bytes);
 }
 
 std::string shape_text(std::span<const std::int64_t> shape) {
@@ -394,10 +383,10 @@ Result<DeviceMesh> DeviceMesh::make(std::vector<std::int64_t> shape,
   Result<DeviceMesh> mesh = make(std::move(shape), std::move(axes));
   if (!mesh) return mesh;
   if (mesh->size() != static_cast<std::int64_t>(ranks.size())) {
-    return fail(ErrorCode::kValue,
-                "/ranks",
-                std::to_string(ranks.size()) + " ranks for a mesh of " +
-                    std::to_string(mesh->size()) + " devices");
+    return fail(
+        ErrorCode::kValue,
+        "/ranks",
+        counted(ranks.size(), "rank") + " for a mesh of " + counted(at(mesh->size()), "device"));
   }
   if (counts_up(ranks)) return mesh;
   Result<RankIndex> index = index_ranks(ranks);
@@ -441,7 +430,11 @@ Result<DeviceMesh> DeviceMesh::from_nested(const NestedRanks& nested,
   std::vector<std::int64_t> shape;
   const NestedRanks* level = &nested;
   while (const auto* list = std::get_if<std::vector<NestedRanks>>(&level->value)) {
-    if (list->empty()) return fail(ErrorCode::kValue, "/ranks", "a rank list must not be empty");
+    if (list->empty()) {
+      std::string where = "/ranks";
+      for (std::size_t depth = 0; depth < shape.size(); ++depth) where += "/0";
+      return fail(ErrorCode::kValue, where, "a rank list must not be empty");
+    }
     if (shape.size() == at(kMaxMeshAxes)) {
       return fail(ErrorCode::kUnsupported,
                   "/ranks",
@@ -459,7 +452,16 @@ Result<DeviceMesh> DeviceMesh::from_nested(const NestedRanks& nested,
   if (Result<void> flat = collect_ranks(nested, shape, "/ranks", ranks); !flat) {
     return fail(flat.error());
   }
-  return make(std::move(shape), std::move(axes), std::move(ranks));
+  Result<DeviceMesh> mesh = make(shape, std::move(axes), std::move(ranks));
+  constexpr std::string_view kFlat = "/ranks/";
+  if (mesh || !mesh.error().where.starts_with(kFlat)) return mesh;
+  // make() knows the place of a faulty rank in the flat list; the user's list is nested.
+  std::int64_t position = std::stoll(mesh.error().where.substr(kFlat.size()));
+  std::string nested_place;
+  for (std::size_t axis = shape.size(); axis-- > 0; position /= shape[axis]) {
+    nested_place.insert(0, "/" + std::to_string(position % shape[axis]));
+  }
+  return fail(mesh.error().code, "/ranks" + nested_place, mesh.error().message);
 }
 
 std::span<const std::int64_t> DeviceMesh::shape() const { return view_->shape; }
@@ -514,19 +516,28 @@ Result<AxisSet> DeviceMesh::root_axes_of(const AxisRef& axis, bool* through_root
       return fail(ErrorCode::kValue,
                   "/axis",
                   "axis index " + std::to_string(*index) + " is out of range, the mesh has " +
-                      std::to_string(ndim()) + (ndim() == 1 ? " axis" : " axes"));
+                      counted(at(ndim()), "axis", "axes"));
     }
     return view_->dimensions.axes[at(*index)];
   }
   const std::string& name = std::get<std::string>(axis);
   Result<AxisSet> own = own_axes(name);
-  if (own && *own != 0) return to_root(*own);
-  *through_root = true;
+  if (own && is_single(*own)) return to_root(*own);
+  std::optional<AxisSet> flattened;
   {
     const std::lock_guard lock(view_->root->mutex);
     const auto found = view_->root->flattened.find(name);
-    if (found != view_->root->flattened.end()) return found->second;
+    if (found != view_->root->flattened.end()) flattened = found->second;
   }
+  if (own && *own != 0) {
+    if (!flattened || *flattened == to_root(*own)) return to_root(*own);
+    return fail(ErrorCode::kConflict,
+                "/axis",
+                "axis name " + quoted(name) + " joins axes of this mesh and is the name of other " +
+                    "flattened axes");
+  }
+  *through_root = true;
+  if (flattened) return *flattened;
   if (!own) return own;
   if (!view_->whole) {
     Result<AxisSet> joined_at_root = root().own_axes(name);
@@ -649,6 +660,10 @@ Result<DeviceMesh> DeviceMesh::flatten(const std::optional<std::string>& name) c
       return conflict(" is already that of a mesh axis");
     }
   }
+  if (flat_name == kInterleaved &&
+      last_axis(view_->root_axes) != static_cast<int>(root.shape.size()) - 1) {
+    return fail(ErrorCode::kOrder, "/name", "interleaved_parallel must be the last axis");
+  }
   const std::vector<AxisSet> readings = JoinedName(root.axes, flat_name).readings();
   if (!readings.empty() && (readings.size() > 1 || readings.front() != view_->root_axes)) {
     return conflict(" already stands for other axes joined by \"_\"");
@@ -676,11 +691,13 @@ Result<DeviceMesh> DeviceMesh::unflatten(const AxisRef& axis,
   if (sizes.empty()) {
     return fail(ErrorCode::kValue, "/sizes", "expected at least one size");
   }
+  if (!named() && !names.empty()) {
+    return fail(ErrorCode::kValue, "/names", "a mesh without axis names takes no names");
+  }
   if (named() && names.size() != sizes.size()) {
-    return fail(
-        ErrorCode::kValue,
-        "/names",
-        std::to_string(sizes.size()) + " sizes but " + std::to_string(names.size()) + " names");
+    return fail(ErrorCode::kValue,
+                "/names",
+                counted(sizes.size(), "size") + " but " + counted(names.size(), "name"));
   }
   Result<std::int64_t> product = checked_size(sizes);
   if (!product) {
@@ -691,7 +708,7 @@ Result<DeviceMesh> DeviceMesh::unflatten(const AxisRef& axis,
     return fail(ErrorCode::kValue,
                 "/sizes",
                 "the sizes multiply to " + std::to_string(*product) + ", the axis has " +
-                    std::to_string(group_size(*set)) + " devices");
+                    counted(at(group_size(*set)), "device"));
   }
   std::vector<std::int64_t> new_shape(shape().begin(), shape().begin() + first);
   new_shape.insert(new_shape.end(), sizes.begin(), sizes.end());

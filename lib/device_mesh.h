@@ -28,7 +28,7 @@ namespace meshplan {
 /// An AxisSet has a bit for every axis.
 inline constexpr int kMaxMeshAxes = 32;
 /// Longest rank list that is ever written out (group lists and layouts of a mesh included).
-inline constexpr std::int64_t kMaxListedRanks = std::int64_t{1} << 24;
+inline constexpr std::int64_t kMaxListedRanks = std::int64_t{1} << 22;
 
 /// A rank, or a list of lists of ... ranks.
 struct NestedRanks {
@@ -87,18 +87,20 @@ class DeviceMesh {
   Result<DeviceMesh> slice(const std::vector<std::string>& names, std::int64_t rank) const;
   /// One dimension of all axes. The name (default: the axes' names joined by "_") becomes known to
   /// the root and all its sub-meshes. Errors: kValue (name), kConflict (the name is that of a root
-  /// axis or of other axes).
+  /// axis or of other axes), kOrder (interleaved_parallel for axes that are not the last), kMissing
+  /// (no name on an unnamed mesh).
   Result<DeviceMesh> flatten(const std::optional<std::string>& name = std::nullopt) const;
   /// A mesh over the same ranks with one axis split row-major; it is its own root. Errors: kValue
-  /// (sizes do not multiply to the axis, counts differ), those of make() and axis_set().
+  /// (sizes do not multiply to the axis, counts differ, names on an unnamed mesh), kOrder
+  /// (flattened axes that are not neighbours), those of make() and axis_set().
   Result<DeviceMesh> unflatten(const AxisRef& axis,
                                const std::vector<std::int64_t>& sizes,
                                const std::vector<std::string>& names) const;
   /// The axes of sub-meshes of one root side by side. Errors: kValue (none given, unnamed),
   /// kConflict (other roots, sub-meshes of ranks that differ elsewhere), kDuplicate, kOrder.
   static Result<DeviceMesh> concatenate(const std::vector<DeviceMesh>& meshes);
-  /// Every selection of axes that was sliced, flattened or concatenated from this root, seen by
-  /// `rank`, in the order of first use. Errors: kRank.
+  /// Every selection of axes that was sliced, flattened, concatenated or asked for its groups,
+  /// seen by `rank`, in the order of first use. Errors: kRank.
   Result<std::vector<DeviceMesh>> sub_meshes(std::int64_t rank) const;
   /// Names registered by flatten(), in alphabetical order.
   std::vector<std::string> flattened_names() const;
@@ -121,7 +123,7 @@ class DeviceMesh {
   std::vector<std::vector<std::int64_t>> groups_of(AxisSet axes) const;
 
   /// A text that covers shape, axes and every rank: equal meshes have equal texts on every
-  /// machine, unlike ones differ (beyond regular rank lists, up to a 128-bit digest).
+  /// machine, unlike ones differ (irregular rank lists stand as their SHA-256).
   const std::string& hash_text() const;
   std::uint64_t hash() const;
   /// The same shape, axes and ranks; where the meshes came from does not matter.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/check.h"
+#include "lib/text.h"
 
 namespace meshplan {
 namespace {
@@ -50,7 +51,7 @@ Result<Layout> Layout::start(const DeviceMesh& mesh, std::size_t tensor_rank) {
   if (tensor_rank > at(kMaxTensorRank)) {
     return fail(ErrorCode::kUnsupported,
                 "",
-                "a tensor of " + std::to_string(tensor_rank) + " dimensions, at most " +
+                "a tensor of " + counted(tensor_rank, "dimension") + ", at most " +
                     std::to_string(kMaxTensorRank) + " are supported");
   }
   return Layout(mesh, static_cast<int>(tensor_rank));
@@ -79,8 +80,8 @@ Result<Layout> Layout::from_placements(const DeviceMesh& mesh,
   if (placements.size() != at(mesh.ndim())) {
     return fail(ErrorCode::kValue,
                 "",
-                std::to_string(placements.size()) + " placements for a mesh of " +
-                    std::to_string(mesh.ndim()) + (mesh.ndim() == 1 ? " axis" : " axes"));
+                counted(placements.size(), "placement") + " for a mesh of " +
+                    counted(at(mesh.ndim()), "axis", "axes"));
   }
   for (int axis = mesh.ndim() - 1; axis >= 0; --axis) {
     const Placement& placement = placements[at(axis)];
@@ -95,10 +96,10 @@ Result<Layout> Layout::from_placements(const DeviceMesh& mesh,
     const int given = plain != nullptr ? plain->dim : strided->dim;
     const int dim = given < 0 ? given + tensor_rank : given;
     if (dim < 0 || dim >= tensor_rank) {
-      return fail(ErrorCode::kValue,
-                  index_pointer(at(axis)),
-                  to_string(placement) + ": the tensor has " + std::to_string(tensor_rank) +
-                      (tensor_rank == 1 ? " dimension" : " dimensions"));
+      return fail(
+          ErrorCode::kValue,
+          index_pointer(at(axis)),
+          to_string(placement) + ": the tensor has " + counted(at(tensor_rank), "dimension"));
     }
     const std::span<const std::uint8_t> right = layout->axes_of(dim);
     const std::int64_t factor = plain != nullptr ? 1 : strided->split_factor;
@@ -119,8 +120,8 @@ Result<void> Layout::set_partial(std::span<const std::optional<Reduction>> parti
   if (partial.size() != at(mesh_.ndim())) {
     return fail(ErrorCode::kValue,
                 "/partial",
-                std::to_string(partial.size()) + " partial entries for a mesh of " +
-                    std::to_string(mesh_.ndim()) + (mesh_.ndim() == 1 ? " axis" : " axes"));
+                counted(partial.size(), "partial entry", "partial entries") + " for a mesh of " +
+                    counted(at(mesh_.ndim()), "axis", "axes"));
   }
   for (std::size_t axis = 0; axis < partial.size(); ++axis) {
     if (!partial[axis]) continue;
@@ -312,8 +313,8 @@ Result<void> Layout::check_shape(std::span<const std::int64_t> shape) const {
   if (shape.size() != at(rank_)) {
     return fail(ErrorCode::kValue,
                 "",
-                "a shape of " + std::to_string(shape.size()) + " sizes for a layout of " +
-                    std::to_string(rank_) + (rank_ == 1 ? " dimension" : " dimensions"));
+                "a shape of " + counted(shape.size(), "size") + " for a layout of " +
+                    counted(at(rank_), "dimension"));
   }
   for (int dim = 0; dim < rank_; ++dim) {
     const std::int64_t size = shape[at(dim)];
@@ -378,8 +379,8 @@ Result<std::vector<std::int64_t>> Layout::global_shape(std::span<const std::int6
   if (local.size() != at(rank_)) {
     return fail(ErrorCode::kValue,
                 "",
-                "a local shape of " + std::to_string(local.size()) + " sizes for a layout of " +
-                    std::to_string(rank_) + (rank_ == 1 ? " dimension" : " dimensions"));
+                "a local shape of " + counted(local.size(), "size") + " for a layout of " +
+                    counted(at(rank_), "dimension"));
   }
   std::vector<std::int64_t> shape(local.begin(), local.end());
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {

@@ -10,6 +10,10 @@
 //   SS(0,4),S(0) ((0,1),-1) (("tp", "dp"), "None")     tp cuts first
 //   P(sum),S(0) (0,-1) with dp partial
 //
+// One thing has no placement: where axes of size 1 stand among those that cut a dimension. On a
+// 2x1 mesh ((1,0)) and ((0,1)) are both S(0),S(0), which reads back as ((1,0)). Every device holds
+// the same piece either way, so the maps keep what was written and nothing else depends on it.
+//
 // A layout stores at most 32 axes inline: conversions between the views allocate nothing but the
 // lists they return. An error's `where` is the index of the faulty entry, e.g. "/1".
 #pragma once

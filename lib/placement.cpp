@@ -8,6 +8,8 @@
 #include <optional>
 #include <system_error>
 
+#include "lib/text.h"
+
 namespace meshplan {
 namespace {
 
@@ -15,20 +17,6 @@ constexpr std::array kReductions = {
     Reduction::kSum, Reduction::kMax, Reduction::kMin, Reduction::kAvg, Reduction::kProd};
 
 constexpr const char* kExpected = "expected R, S(dim), SS(dim,factor) or P(sum|max|min|avg|prod)";
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
-
-/// At most 60 characters of what the user wrote, in quotes.
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kLongest = 60;
-  const bool cut = text.size() > kLongest;
-  return '"' + std::string(text.substr(0, kLongest)) + (cut ? "...\"" : "\"");
-}
 
 template <class Integer>
 std::optional<Integer> parse_integer(std::string_view text) {

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+#include <new>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "apps/command.h"
 #include "support/catch.h"
 #include "support/run_program.h"
 
@@ -189,6 +194,9 @@ TEST_CASE("every fault of a request is answered with its code and place, and sto
       {with(R"("op":"unflatten","axis":"tp","sizes":[2,2])"), "missing", ""},
       {with(R"("op":"unflatten","axis":"tp","sizes":[2,3],"names":["a","b"])"), "value", "/sizes"},
       {with(R"("op":"unflatten","axis":"tp","sizes":[4],"names":["dp"])"), "duplicate", "/names/0"},
+      {R"({"op":"unflatten","axis":0,"sizes":[1,2],"names":["a","b"],"mesh":{"shape":[2]}})",
+       "value",
+       "/names"},
       {with(R"("op":"concatenate")"), "missing", ""},
       {with(R"("op":"concatenate","meshes":[])"), "value", "/meshes"},
       {with(R"("op":"concatenate","meshes":["dp"])"), "type", "/meshes/0"},
@@ -245,6 +253,9 @@ TEST_CASE("every fault of a request is answered with its code and place, and sto
       {on(R"({"shape":[2,2],"ranks":[0,1,2,2]})"), "duplicate", "/mesh/ranks/3"},
       {on(R"({"shape":[2,2],"ranks":[0,1,-2,3]})"), "value", "/mesh/ranks/2"},
       {on(R"({"shape":[2,2],"ranks":[[0,1,2],[3,4,5]]})"), "value", "/mesh/ranks"},
+      {on(R"({"shape":[2,2],"ranks":[[0,1],[2,1]]})"), "duplicate", "/mesh/ranks/1/1"},
+      {on(R"({"ranks":[[[0,1]],[[-2,1]]]})"), "value", "/mesh/ranks/1/0/0"},
+      {on(R"({"ranks":[[],[]]})"), "value", "/mesh/ranks/0"},
       {on(R"({"ranks":[[0,1],[2]]})"), "value", "/mesh/ranks/1"},
       {on(R"({"ranks":[]})"), "value", "/mesh/ranks"},
       {on(R"({"ranks":5})"), "type", "/mesh/ranks"},
@@ -379,6 +390,65 @@ TEST_CASE("a single request prints a table, Markdown or the JSON of the batch an
         json{{"ranks", {0, 2}}});
 }
 
+TEST_CASE("names and lists may be written with blanks, parentheses or brackets") {
+  const auto json_of = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--format", "json"});
+    const ProgramRun run = mesh(arguments);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return json::parse(run.out);
+  };
+  CHECK(json_of({"--mesh", " d p = 2 , tp=4"}).at("axes") == json{"d p", "tp"});
+  CHECK(json_of({"--mesh", "d p=2,tp=4", "--slice", " d p"}).at("ranks") == json{0, 4});
+  // An axis called like a number is found by its name, other numbers are indices.
+  CHECK(json_of({"--mesh", "a=2,0=2", "--group", "0"}).at("ranks") == json{0, 1});
+  CHECK(json_of({"--mesh", "a=2,0=2", "--group", "1"}).at("ranks") == json{0, 1});
+  // One list for a tensor of one dimension is the list of the axes that cut it.
+  const auto map_of = [&](const char* option, const char* map, const char* shape) {
+    return json_of({"--mesh", "dp=2,tp=4", option, map, "--shape", shape}).at("tensor_map");
+  };
+  const json both = json::parse("[[1,0]]");
+  for (const char* text : {"(1,0)", "[1,0]", "((1,0))", "[[1,0]]", " ( 1 , 0 ) "}) {
+    CHECK(map_of("--tensor-map", text, "8") == both);
+  }
+  for (const char* text : {"(dp,tp)", "[dp,tp]", "((dp,tp))", "dp_tp"}) {
+    CHECK(map_of("--alias-map", text, "(8)") == both);
+  }
+  for (const char* text : {"(1,0)", "1,0", "[1,0]", "(1),(0)"}) {
+    CHECK(map_of("--tensor-map", text, "8,8") == json{1, 0});
+  }
+  for (const char* text : {"(dp,tp)", "dp,tp", "[dp,[tp]]"}) {
+    CHECK(map_of("--alias-map", text, "[8,8]") == json{1, 0});
+  }
+  CHECK(map_of("--tensor-map", "(),1", "8,8") == json{-1, 1});
+  CHECK(map_of("--alias-map", "()", "") == json::array());
+  CHECK(map_of("--tensor-map", "", "()") == json::array());
+  // What is printed can be given again.
+  const json layout =
+      json_of({"--mesh", "dp=2,tp=4", "--tensor-map", "((0,1),-1)", "--shape", "8,8"});
+  CHECK(layout.at("compact").get<std::string>().starts_with("((0,1),-1) "));
+  CHECK(json_of({"--mesh", "dp=2,tp=4", "--alias-map", "((tp,dp),None)", "--shape", "8,8"}) ==
+        layout);
+  // A bar in a name does not break the table.
+  CHECK(mesh({"--mesh", "a|b=2", "--flatten", "a|b", "--format", "markdown"}).out ==
+        "| | |\n|---|---|\n| shape | 2 |\n| axes | a\\|b |\n| ranks | 0 1 |\n");
+}
+
+TEST_CASE("what a command throws is a message and exit code 1, never an abort") {
+  std::ostringstream caught;
+  std::streambuf* const before = std::cerr.rdbuf(caught.rdbuf());
+  const int no_memory = run_guarded([]() -> int { throw std::bad_alloc(); });
+  const int bug = run_guarded([]() -> int { throw std::logic_error("the reason"); });
+  const int fine = run_guarded([] { return 5; });
+  std::cerr.rdbuf(before);
+  CHECK(no_memory == kBug);
+  CHECK(bug == kBug);
+  CHECK(fine == 5);
+  CHECK(caught.str() ==
+        "meshplan: error: out of memory; ask for less at once\n"
+        "meshplan: internal error, please report it: the reason\n");
+}
+
 TEST_CASE("a wrong command line is exit 2 and names the option") {
   struct Case {
     std::vector<std::string> arguments;
@@ -417,6 +487,35 @@ TEST_CASE("a wrong command line is exit 2 and names the option") {
             "--sizes"},
            {{"--mesh", "dp=2,tp=4", "--nonsense"}, "--nonsense"},
            {{"--mesh", "dp=9999999999"}, "--info"},
+           // An empty text is an answer, not silence.
+           {{"--mesh", "dp=2,tp=4", "--slice", ""}, "--slice: the selection of axes"},
+           {{"--mesh", "dp=2,tp=4", "--group", ""}, "--group: unknown mesh axis \"\""},
+           {{"--mesh", "dp=2,tp=4", "--flatten", ""}, "--flatten: the selection of axes"},
+           {{"--mesh", "dp=2,tp=4", "--alias-map", "", "--shape", "8"}, "--alias-map: 0 entries"},
+           {{"--batch", ""}, "--batch: expected a file name"},
+           {{"--mesh", "dp=2", "--ranks", ""}, "--ranks: is empty"},
+           // An option that the question has no use for.
+           {{"--mesh", "dp=2,tp=4", "--info", "--name", "x"}, "--name: says nothing about --info"},
+           {{"--mesh", "dp=2,tp=4", "--shape", "8,8"}, "--shape: says nothing about --info"},
+           {{"--mesh", "dp=2,tp=4", "--slice", "dp", "--sizes", "2"}, "--sizes: says nothing"},
+           {{"--mesh", "4", "--unflatten", "0", "--sizes", "2,2", "--names", "a,b"},
+            "--names: a mesh without axis names"},
+           {{"--batch", "-", "--info"}, "--info"},
+           {{"--batch", "-", "--rank", "3"}, "--rank"},
+           // An option that the question needs.
+           {{"--mesh", "dp=2,tp=4", "--layout", "R,R"}, "--layout: needs --shape"},
+           {{"--mesh", "dp=2,tp=4", "--unflatten", "tp"}, "--unflatten: needs --sizes"},
+           {{"--mesh", "dp=2,tp=4", "--unflatten", "tp", "--sizes", "2,2"}, "needs --names"},
+           {{"--mesh", "dp=2,tp=4", "--global-shape", "8"}, "--global-shape: needs --tensor-map"},
+           {{"--mesh", "dp=2,tp=4", "--global-shape", "8", "--tensor-map", "7"}, "--tensor-map: "},
+           {{"--mesh", "dp=2,tp=4", "--flatten", "dp,tp", "--name", "tp"}, "--name: the name"},
+           {{"--mesh", "dp=2,tp=4", "--rank", "99999999999999999999", "--coordinates"},
+            "--rank: the integer does not fit"},
+           {{"--mesh", "dp=2,tp=4", "--group", "-1"}, "--group: axis index -1 is out of range"},
+           {{"--mesh", "dp=2,tp=4", "--layout", "R", "--shape", "8"},
+            "1 placement for a mesh of 2"},
+           {{"--mesh", "dp=2,tp=4", "--tensor-map", "((1,0),)", "--shape", "8"}, "--tensor-map: "},
+           {{"--mesh", "d\xff=2"}, "--mesh: the text is not valid UTF-8"},
        }) {
     std::string line;
     for (const std::string& argument : wrong.arguments) line += argument + " ";

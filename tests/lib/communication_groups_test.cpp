@@ -43,6 +43,20 @@ TEST_CASE("meshes make no platform calls, the first use of a group creates it, t
   CHECK(groups.get(mesh, "dp_cp")->handle == groups.get(flat)->handle);
   CHECK(platform.requests.size() == 2);
   CHECK(groups.size() == 2);
+
+  // A group is described alike whichever way it came to be.
+  const auto descriptions = [](const DeviceMesh& on, const AxisRef& axis) {
+    RecordingPlatform one(0);
+    CHECK(CommunicationGroups(one).get(on, axis));
+    RecordingPlatform all(0);
+    const std::vector<AxisSet> used = {1};
+    CHECK(CommunicationGroups(all).create(plan_groups(on, used)));
+    REQUIRE(one.requests == all.requests);
+    return one.requests.front().description;
+  };
+  CHECK(descriptions(mesh, "dp") == "mesh_dp");
+  CHECK(descriptions(*DeviceMesh::make({2, 2}, {}), std::int64_t{0}) == "mesh_dim_0");
+  CHECK(descriptions(*DeviceMesh::make({2, 2}, {"mesh_tp", "tp"}), "mesh_tp") == "mesh_mesh_tp");
 }
 
 TEST_CASE("errors of a group come from the mesh or the platform and leave nothing behind") {

@@ -2,10 +2,14 @@
 #include "lib/device_mesh.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <numeric>
 #include <random>
 #include <set>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "support/catch.h"
 
@@ -185,6 +189,12 @@ TEST_CASE("a mesh is built from nested lists of any depth and order") {
         ErrorCode::kValue);
   CHECK(code_of(DeviceMesh::from_nested(list({rank(1), list({rank(0)})}), {})) ==
         ErrorCode::kValue);
+  // A fault is placed where it stands in the nesting.
+  const NestedRanks twice = list({list({rank(7), rank(5)}), list({rank(3), rank(7)})});
+  CHECK(DeviceMesh::from_nested(twice, {}).error().where == "/ranks/1/1");
+  const NestedRanks negative = list({list({list({rank(4)})}), list({list({rank(-1)})})});
+  CHECK(DeviceMesh::from_nested(negative, {}).error().where == "/ranks/1/0/0");
+  CHECK(DeviceMesh::from_nested(list({list({})}), {}).error().where == "/ranks/0");
   NestedRanks deep = rank(0);
   for (int i = 0; i < 32; ++i) deep = list({deep});
   CHECK(DeviceMesh::from_nested(deep, {})->ndim() == 32);
@@ -293,6 +303,20 @@ TEST_CASE("flattened names are registered at the root and compared by layout") {
   CHECK(unnamed.flatten("all")->ranks() == unnamed.ranks());
 }
 
+TEST_CASE("a flattened name never means other axes in a sub-mesh than at the root") {
+  const DeviceMesh mesh = named_mesh({2, 2, 2});
+  REQUIRE(mesh.slice({"a", "b"}, 0)->flatten("x"));
+  const DeviceMesh part = *mesh.slice({"x", "c"}, 0);
+  CHECK(*part.group("x_c", 0) == Ranks{0, 1, 2, 3, 4, 5, 6, 7});
+  // At the root "x_c" is a free name; once taken for a x c it is ambiguous in the sub-mesh.
+  CHECK(*mesh.slice({"a", "c"}, 0)->flatten("x_c")->group(std::nullopt, 0) == Ranks{0, 1, 4, 5});
+  CHECK(*mesh.group("x_c", 0) == Ranks{0, 1, 4, 5});
+  CHECK(part.group("x_c", 0).error().code == ErrorCode::kConflict);
+  CHECK(code_of(part.flatten()) == ErrorCode::kConflict);
+  CHECK(code_of(mesh.slice({"a", "b"}, 0)->flatten("interleaved_parallel")) == ErrorCode::kOrder);
+  CHECK(mesh.slice({"b", "c"}, 0)->flatten("interleaved_parallel"));
+}
+
 TEST_CASE("a joined name with two readings is refused, and hostile names cost no time") {
   const DeviceMesh mesh = *DeviceMesh::make({2, 2, 2, 2}, {"a", "b_c", "a_b", "c"});
   CHECK(mesh.group("a_b_c", 0).error().code == ErrorCode::kConflict);
@@ -329,6 +353,11 @@ TEST_CASE("an axis is split row-major and the result is its own root") {
   CHECK(code_of(mesh.unflatten("b", {3, 2}, {"x", "x"})) == ErrorCode::kDuplicate);
   CHECK(code_of(mesh.unflatten(std::int64_t{2}, {3, 2}, {"x", "y"})) == ErrorCode::kValue);
   CHECK(code_of(named_mesh({2, 2, 2}).unflatten("a_c", {4}, {"x"})) == ErrorCode::kOrder);
+  const DeviceMesh unnamed = *DeviceMesh::make({2, 6}, {});
+  CHECK(to_string(*unnamed.unflatten(std::int64_t{1}, {3, 2}, {})) == "2x3x2");
+  const Result<DeviceMesh> names = unnamed.unflatten(std::int64_t{1}, {3, 2}, {"x", "y"});
+  CHECK(code_of(names) == ErrorCode::kValue);
+  CHECK(names.error().where == "/names");
 }
 
 TEST_CASE("sub-meshes of one root are concatenated in root order") {
@@ -371,8 +400,13 @@ TEST_CASE("equality and hash cover shape, names and every rank") {
   CHECK(texts.insert(DeviceMesh::make({2, 4}, {})->hash_text()).second);
   CHECK(mesh.hash_text() == "2x4|a,b|0+8*1");
   CHECK(mesh.slice({"a"}, 2)->hash_text() == "2|a|2+2*4");
+  // SHA-256 of the ranks, 8 bytes each.
   CHECK(named_mesh({2, 2}, {3, 9, 27, 81}).hash_text() ==
-        "2x2|a,b|#" + named_mesh({2, 2}, {3, 9, 27, 81}).hash_text().substr(9));
+        "2x2|a,b|#b7e2e219dc121d98f4405d6a6dd6d0e4c7839886cf5e5b510ae1b409d4541e4b");
+  // Multiples of this stride exceed 64 bits.
+  const std::int64_t far = std::int64_t{1} << 62;
+  CHECK(named_mesh({2}, {0, far}).hash_text() == "2|a|0+2*4611686018427387904");
+  CHECK(named_mesh({3}, {0, far, 1}).hash_text().starts_with("3|a|#"));
 }
 
 TEST_CASE("init_device_mesh returns one object per shape and names, while it is in use") {
@@ -383,6 +417,33 @@ TEST_CASE("init_device_mesh returns one object per shape and names, while it is 
   CHECK(init_device_mesh({2, 4}, {"cache"}).error().code == ErrorCode::kValue);
   for (std::int64_t i = 1; i < 1000; ++i) CHECK(init_device_mesh({i}, {"many"})->size() == i);
   CHECK(init_device_mesh({2, 4}, {"cache", "test"})->same_object(mesh));
+}
+
+TEST_CASE("threads share meshes, their caches and their flattened names") {
+  const DeviceMesh mesh = named_mesh({4, 3, 2, 5});
+  const std::vector<Ranks> expected = *mesh.groups("a_c");
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::int64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::int64_t i = 0; i < 300; ++i) {
+        const std::int64_t rank = (7 * i + t) % mesh.size();
+        const DeviceMesh part = *mesh.slice({"a", "c"}, rank);
+        const DeviceMesh flat = *part.flatten("n" + std::to_string(i % 20));
+        const DeviceMesh cached = *init_device_mesh({1 + i % 90, 2}, {"p", "q"});
+        const bool right = std::count(expected.begin(), expected.end(), flat.ranks()) == 1 &&
+                           flat.position_of(rank) && part.root().same_object(mesh) &&
+                           flat.same_object(*mesh.slice({"n" + std::to_string(i % 20)}, rank)) &&
+                           cached.same_object(*init_device_mesh({1 + i % 90, 2}, {"p", "q"})) &&
+                           cached.hash() == DeviceMesh::make({1 + i % 90, 2}, {"p", "q"})->hash() &&
+                           mesh.sub_meshes(rank)->size() <= 21;
+        if (!right) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(mesh.flattened_names().size() == 20);
 }
 
 TEST_CASE("a mesh far too large to list answers about single ranks") {
