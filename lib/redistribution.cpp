@@ -33,8 +33,11 @@ namespace {
 
 using Ticks = std::int64_t;
 constexpr Ticks kFar = std::numeric_limits<Ticks>::max();
-constexpr double kLongest =
-    4194304.0;  // seconds; longer prices are cut so that sums cannot overflow
+constexpr double kLongest = 4194304.0;  // seconds; a longer price counts as this
+
+/// Stays below kFar however long the sum gets: paths that long are equally dear.
+Ticks plus(Ticks cost, Ticks price) { return price < kFar - 1 - cost ? cost + price : kFar - 1; }
+
 constexpr std::size_t kMaxStates = 5000;
 constexpr std::size_t kMaxContexts = 256;
 
@@ -396,7 +399,7 @@ class RedistributionPlanner::Impl {
       const std::vector<Ticks>& prices = prices_from(context, state);
       for (std::size_t i = 0; i < moves.size(); ++i) {
         if (prices[i] < 0) continue;
-        const Ticks candidate = reached + prices[i];
+        const Ticks candidate = plus(reached, prices[i]);
         if (candidate >= cost[moves[i].to]) continue;
         cost[moves[i].to] = candidate;
         heap_.emplace_back(candidate, moves[i].to);
@@ -437,7 +440,7 @@ class RedistributionPlanner::Impl {
       for (std::size_t i = 0; i < moves.size(); ++i) {
         if (prices[i] < 0) continue;
         const std::uint32_t next = moves[i].to;
-        const Ticks next_cost = cost + prices[i];
+        const Ticks next_cost = plus(cost, prices[i]);
         if (next_cost > slot->cost[next]) continue;
         const Bytes next_peak = std::max(peak, move_peak(context, state, moves[i]));
         if (next_cost == slot->cost[next] && next_peak >= slot->peak[next]) continue;
@@ -453,7 +456,7 @@ class RedistributionPlanner::Impl {
       const auto moves = context.graph->moves(state);
       const std::vector<Ticks>& prices = prices_from(context, state);
       for (std::size_t i = 0; i < moves.size(); ++i) {
-        if (prices[i] >= 0 && slot->cost[state] + prices[i] == slot->cost[moves[i].to]) {
+        if (prices[i] >= 0 && plus(slot->cost[state], prices[i]) == slot->cost[moves[i].to]) {
           tight.emplace_back(moves[i].to, state);
         }
       }
@@ -505,7 +508,7 @@ class RedistributionPlanner::Impl {
       for (std::size_t i = 0; i < moves.size() && chosen == nullptr; ++i) {
         const Move& move = moves[i];
         if (distance_[move.to] != distance_[state] - 1 || distance_[move.to] < 0) continue;
-        if (prices[i] < 0 || source.cost[state] + prices[i] != source.cost[move.to]) continue;
+        if (prices[i] < 0 || plus(source.cost[state], prices[i]) != source.cost[move.to]) continue;
         if (move_peak(context, state, move) > peak_limit) continue;
         chosen = &move;
         price = prices[i];
@@ -513,7 +516,7 @@ class RedistributionPlanner::Impl {
       MESHPLAN_CHECK(chosen != nullptr);
       if (!chosen->relabel) {
         result.steps.push_back(step_of(context, state, *chosen, price));
-        time += price;
+        time = plus(time, price);
         result.bytes += result.steps.back().bytes_moved;
         result.peak = std::max(result.peak, move_peak(context, state, *chosen));
       } else if (!result.steps.empty()) {
@@ -537,7 +540,8 @@ class RedistributionPlanner::Impl {
     const std::vector<Ticks>& prices = prices_from(context, from);
     for (std::size_t i = 0; i < moves.size(); ++i) {
       if (moves[i].to == to && works_in_place(moves[i]) && prices[i] >= 0 &&
-          source.cost[from] + prices[i] == source.cost[to] && context.local[from] <= peak_limit) {
+          plus(source.cost[from], prices[i]) == source.cost[to] &&
+          context.local[from] <= peak_limit) {
         return true;
       }
     }

@@ -10,6 +10,8 @@
 namespace meshplan {
 namespace {
 
+constexpr Bytes kMostBytes = Bytes{1} << 57;
+
 std::uint8_t set_of(std::span<const int> axes) {
   unsigned set = 0;
   for (const int axis : axes) set |= 1U << axis;
@@ -89,9 +91,11 @@ Result<void> check_codes(std::span<const std::int64_t> axis_sizes,
     if (shape[dim] < 0) {
       return fail(ErrorCode::kValue, "/shape/" + std::to_string(dim), "a size is not negative");
     }
-    // A factor of 8 stays free for sums of two sides and for the two passes of an all-reduce.
-    if (shape[dim] > 0 && total > std::numeric_limits<Bytes>::max() / 8 / shape[dim]) {
-      return fail(ErrorCode::kOverflow, "/shape", "the tensor's bytes do not fit in 64 bits");
+    // What is left free of 64 bits holds the sum of all steps, two passes of an all-reduce each.
+    if (shape[dim] > 0 && total > kMostBytes / shape[dim]) {
+      return fail(ErrorCode::kOverflow,
+                  "/shape",
+                  "the tensor has more than 2^57 bytes, more than can be counted");
     }
     total *= std::max<std::int64_t>(shape[dim], 1);
   }

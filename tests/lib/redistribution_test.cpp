@@ -434,6 +434,42 @@ TEST_CASE("Faulty requests are refused with their place") {
   CHECK(wide.plan(Sizes{8}, 4, sums, sums).error().code == ErrorCode::kUnsupported);
 }
 
+TEST_CASE("Prices and bytes too large to add up still give right sequences") {
+  for (const double seconds : {1e6, 4e6, 1e300}) {
+    RedistributionPlanner planner({2, 2, 2}, [&](const CollectiveCall& call) {
+      return call.collective == Collective::kSlice ? Seconds{} : Seconds{seconds};
+    });
+    const DenseTensor full = numbered({8, 8});
+    const auto layouts = all_layouts({2, 2, 2}, full.shape, kSumOnly);
+    std::mt19937 random(17);
+    std::string first;
+    for (std::size_t i = 0; i < layouts.size(); i += 5) {
+      for (std::size_t j = 0; j < layouts.size(); j += 3) {
+        const auto found = planner.plan(full.shape, 4, layouts[i], layouts[j]);
+        REQUIRE(found.has_value());
+        VirtualDevices devices = distribute_by_meaning(full, {2, 2, 2}, layouts[i], random);
+        Placements now = layouts[i];
+        for (const RedistributionStep& step : (*found)->steps) {
+          REQUIRE(devices.execute(*replay_step(Sizes{2, 2, 2}, 2, now, step)).has_value());
+          now = step.after;
+        }
+        if (!holds(devices, full, {2, 2, 2}, layouts[j])) first = to_string(layouts[i]);
+      }
+    }
+    CHECK(first == "");
+  }
+  // The largest tensor, two reductions that do not commute: bytes and prices are not negative.
+  RedistributionPlanner planner({2, 2, 2, 2}, ring_price({2, 2, 2, 2}));
+  const Sizes largest = {std::int64_t{1} << 57};
+  const auto found = planner.plan(
+      largest, 1, placements("P(sum),P(max),P(sum),P(max)"), placements("R,R,P(sum),P(max)"));
+  REQUIRE(found.has_value());
+  CHECK((*found)->bytes > largest[0]);
+  CHECK((*found)->time.value > 1e6);
+  CHECK(planner.plan(largest, 2, placements("R,R,R,R"), placements("S(0),R,R,R")).error().code ==
+        ErrorCode::kOverflow);
+}
+
 TEST_CASE("On a mesh of more than eight axes those that both layouts replicate do not count") {
   const Sizes mesh = {2, 1, 2, 2, 1, 3, 2, 1, 2, 2};
   const Sizes shape = {8, 12};
