@@ -105,10 +105,10 @@ Result<std::optional<ShardDifference>> first_difference(const VirtualDevices& de
     const DeviceRank rank = mesh.rank_at(position);
     const DenseTensor& found = values[rank];
     if (found.values.empty() && expected.values.empty()) continue;
-    if (found.shape != expected.shape) return std::optional(ShardDifference{rank, {}, 0, 0});
+    if (found.shape != expected.shape) return std::optional(ShardDifference{rank, true, {}, 0, 0});
     for (std::size_t i = 0; i < expected.values.size(); ++i) {
       if (equal(expected.values[i], found.values[i])) continue;
-      ShardDifference difference{rank, begin, expected.values[i], found.values[i]};
+      ShardDifference difference{rank, false, begin, expected.values[i], found.values[i]};
       auto rest = static_cast<std::int64_t>(i);
       for (std::size_t d = begin.size(); d-- > 0;) {
         difference.index[d] += rest % expected.shape[d];
@@ -128,7 +128,7 @@ Result<void> check_devices(const VirtualDevices& devices,
   if (!*difference) return {};
   const ShardDifference& first = **difference;
   std::string message = "device " + std::to_string(first.rank) + " holds ";
-  if (first.index.empty() && !full.shape.empty()) {
+  if (first.other_shape) {
     message += "a shard of another shape";
   } else {
     message += std::to_string(first.found) + " as element [";

@@ -21,7 +21,8 @@ Result<VirtualDevices> distribute(const DenseTensor& full, const Layout& layout)
 /// The first element of a shard that is not what it should be.
 struct ShardDifference {
   DeviceRank rank = 0;
-  std::vector<std::int64_t> index;  ///< in the whole tensor; empty where the shapes differ
+  bool other_shape = false;         ///< the shard has another shape; nothing else is set
+  std::vector<std::int64_t> index;  ///< in the whole tensor
   double expected = 0;
   double found = 0;
 };

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <set>
 
+#include "lib/check.h"
 #include "lib/communication_groups.h"
 #include "lib/device_mesh.h"
 #include "lib/layout.h"
+#include "lib/redistribution_replay.h"
 
 namespace meshplan {
 namespace {
@@ -154,7 +156,7 @@ class PlanBuilder {
     }
   }
 
-  PlanStep step_of(const RedistributionStep& step) {
+  PlanStep step_of(const RedistributionStep& step, const Placements& before, std::size_t rank) {
     PlanStep made;
     made.collective = step.collective;
     if (step.collective == Collective::kAllReduce ||
@@ -165,6 +167,12 @@ class PlanBuilder {
     if (step.dim >= 0) made.dim = step.dim;
     if (step.split_dim >= 0) made.split_dim = step.split_dim;
     if (step.concat_dim >= 0) made.concat_dim = step.concat_dim;
+    if (step.collective == Collective::kPermute) {
+      auto replay = replay_step(book_.mesh_shape(), static_cast<int>(rank), before, step);
+      MESHPLAN_CHECK(replay.has_value());
+      for (const auto& [source, destination] : replay->pairs)
+        made.pairs.emplace_back(source, destination);
+    }
     made.bytes = step.bytes_moved;
     made.time = step.time;
     made.placements = step.after;
@@ -207,7 +215,9 @@ class PlanBuilder {
     entry.per = per;
     entry.from = std::move(from);
     entry.to = std::move(to);
-    for (const RedistributionStep& step : steps) entry.steps.push_back(step_of(step));
+    const std::size_t rank = graph_.tensor(tensor).shape.size();
+    for (std::size_t s = 0; s < steps.size(); ++s)
+      entry.steps.push_back(step_of(steps[s], s == 0 ? entry.from : steps[s - 1].after, rank));
     plan_.redistributions.push_back(std::move(entry));
   }
 

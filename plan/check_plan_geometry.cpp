@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace meshplan::checking {
@@ -252,6 +253,65 @@ std::string apply_step(const PlanStep& step,
       return relabel(step, shape, mesh, cuts);
     case Collective::kBroadcast:
       return "";  // equal data before and after
+  }
+  return "";
+}
+
+std::string wrong_pairs(const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs,
+                        const Cuts& before,
+                        const Cuts& after,
+                        const Sizes& mesh,
+                        const std::vector<std::int64_t>& ranks) {
+  const std::int64_t devices = product_of(mesh);
+  const auto coordinate = [&](std::int64_t position, std::size_t axis) {
+    for (std::size_t inner = mesh.size(); inner-- > axis + 1;) position /= mesh[inner];
+    return position % mesh[axis];
+  };
+  /// Which block of the tensor a device holds, and which summand of it.
+  const auto block = [&](const Cuts& cuts, std::int64_t position) {
+    Sizes index;
+    for (const std::vector<int>& axes : cuts.dims) {
+      std::int64_t piece = 0;
+      for (const int axis : axes) piece = piece * mesh[at(axis)] + coordinate(position, at(axis));
+      index.push_back(piece);
+    }
+    return index;
+  };
+  const auto summand = [&](const Cuts& cuts, std::int64_t position) {
+    std::int64_t index = 0;
+    for (std::size_t axis = 0; axis < mesh.size(); ++axis) {
+      if (cuts.reductions[axis]) index = index * mesh[axis] + coordinate(position, axis);
+    }
+    return index;
+  };
+  const auto position_of = [&](std::int64_t rank) -> std::int64_t {
+    if (ranks.empty()) return rank >= 0 && rank < devices ? rank : -1;
+    const auto found = std::find(ranks.begin(), ranks.end(), rank);
+    return found == ranks.end() ? -1 : found - ranks.begin();
+  };
+  if (static_cast<std::int64_t>(pairs.size()) != devices)
+    return "a permute names every device as a destination once";
+  std::vector<bool> reached(static_cast<std::size_t>(devices));
+  std::map<std::pair<Sizes, Sizes>, std::set<std::int64_t>> summands;  // of devices that reduce
+  for (const auto& [from, to] : pairs) {
+    const std::int64_t source = position_of(from);
+    const std::int64_t destination = position_of(to);
+    if (source < 0 || destination < 0)
+      return "device " + std::to_string(source < 0 ? from : to) + " is not in the mesh";
+    if (reached[static_cast<std::size_t>(destination)])
+      return "device " + std::to_string(to) + " receives twice";
+    reached[static_cast<std::size_t>(destination)] = true;
+    Sizes wanted = block(after, destination);
+    if (block(before, source) != wanted)
+      return "device " + std::to_string(to) + " receives another part of the tensor from device " +
+             std::to_string(from);
+    Sizes others;  // coordinates on the axes that do not reduce
+    for (std::size_t axis = 0; axis < mesh.size(); ++axis) {
+      if (!after.reductions[axis]) others.push_back(coordinate(destination, axis));
+    }
+    if (!summands[{std::move(wanted), std::move(others)}].insert(summand(before, source)).second)
+      return "device " + std::to_string(to) + " receives a summand from device " +
+             std::to_string(from) + " that another one has";
   }
   return "";
 }

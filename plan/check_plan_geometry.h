@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/placement.h"
@@ -50,6 +51,16 @@ std::string apply_step(const PlanStep& step,
                        const Sizes& shape,
                        const Sizes& mesh,
                        Cuts& cuts);
+
+/// What is wrong with the pairs (source, destination) of a permute between two layouts, or "".
+/// Every device gets one block, of the part of the tensor that it must hold, and devices that
+/// reduce together get every summand of it once. `ranks`: of the mesh by position; empty: the
+/// positions.
+std::string wrong_pairs(const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs,
+                        const Cuts& before,
+                        const Cuts& after,
+                        const Sizes& mesh,
+                        const std::vector<std::int64_t>& ranks);
 
 /// The axes of size above 1 whose coordinate selects something else in `b` than in `a`.
 std::vector<int> changed_axes(const Cuts& a, const Cuts& b, const Sizes& mesh);

@@ -146,6 +146,11 @@ void compose(
                        "",
                        "the permute runs along other axes");
       }
+      if (const std::string wrong_pair =
+              wrong_pairs(step.pairs, before, now, context.mesh, context.plan.mesh.ranks);
+          !wrong_pair.empty()) {
+        context.report(place + "/pairs", "", "", wrong_pair);
+      }
     }
     // the larger side; what a slice or a mask writes
     const bool shrinks = step.collective == Collective::kReduceScatter;
