@@ -10,10 +10,14 @@ Meaning find_meaning(const std::string& type) {
     std::map<std::string_view, Meaning> rows;
     for (const std::span<const MeaningRow> family : {attention_meanings(),
                                                      elementwise_meanings(),
+                                                     gather_meanings(),
+                                                     generator_meanings(),
+                                                     join_meanings(),
                                                      loss_meanings(),
                                                      matmul_meanings(),
                                                      normalization_meanings(),
                                                      reduction_meanings(),
+                                                     selection_meanings(),
                                                      shape_meanings()}) {
       for (const MeaningRow& row : family) rows.emplace(row.type, row.meaning);
     }

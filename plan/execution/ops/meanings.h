@@ -16,10 +16,14 @@ struct MeaningRow {
 
 std::span<const MeaningRow> attention_meanings();
 std::span<const MeaningRow> elementwise_meanings();
+std::span<const MeaningRow> gather_meanings();
+std::span<const MeaningRow> generator_meanings();
+std::span<const MeaningRow> join_meanings();
 std::span<const MeaningRow> loss_meanings();
 std::span<const MeaningRow> matmul_meanings();
 std::span<const MeaningRow> normalization_meanings();
 std::span<const MeaningRow> reduction_meanings();
+std::span<const MeaningRow> selection_meanings();
 std::span<const MeaningRow> shape_meanings();
 
 }  // namespace meshplan
