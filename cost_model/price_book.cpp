@@ -248,6 +248,12 @@ Seconds PriceBook::backward_time(const Operator& op,
     work.flops *= rule.backward_factor;
     return compute_.time(work);
   }
+  if (rule.product) {  // once more for every operand with a gradient
+    double gradients = 0;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i)
+      gradients += !rule.operands[i].addend && has_gradient(i) ? 1 : 0;
+    work.flops *= gradients;
+  }
   for (std::size_t r = 0; r < op.outputs.size(); ++r) {
     work.bytes += result_bytes(r) * (rule.results[r].saved ? 2 : 1);
   }
@@ -281,33 +287,78 @@ void PriceBook::add_inner_collectives(const Operator& op,
                                  collectives_.time(call),
                                  overlap});
   };
-  AxisSet statistic_axes = 0;
   const std::vector<std::int64_t> sizes = operator_info.local_factors(strategy);
-  Bytes statistics = 4;  // bytes; the first operand without its statistic factors
-  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
-    if (rule.factors[f].kind == FactorKind::kStatistic)
-      statistic_axes |= axes_of_factor(operator_info, strategy, static_cast<int>(f));
-  }
-  if (statistic_axes != 0) {
+  for (const bool in_backward : {false, true}) {
+    if (in_backward && !backward) continue;
+    AxisSet axes = 0;
+    for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+      if (exchanges_statistics(rule.factors[f], in_backward))
+        axes |= axes_of_factor(operator_info, strategy, static_cast<int>(f));
+    }
+    if (axes == 0) continue;
+    Bytes statistics = 4;  // bytes; the first operand without the factors that are reduced
     for (const DimensionFactors& dim : rule.operands[0].dims) {
       for (const int factor : dim) {
-        if (rule.factors[static_cast<std::size_t>(factor)].kind != FactorKind::kStatistic)
-          statistics *= sizes[static_cast<std::size_t>(factor)];
+        const auto f = static_cast<std::size_t>(factor);
+        if (!exchanges_statistics(rule.factors[f], in_backward)) statistics *= sizes[f];
       }
     }
     add(Collective::kAllReduce,
-        statistic_axes,
-        false,
-        rule.statistic_forward,
+        axes,
+        in_backward,
+        in_backward ? rule.statistic_backward : rule.statistic_forward,
         statistics,
         OverlapKind::kActivation);
-    if (backward)
-      add(Collective::kAllReduce,
-          statistic_axes,
-          true,
-          rule.statistic_backward,
-          statistics,
-          OverlapKind::kActivation);
+  }
+  // halos, one dimension after the other: a later one carries the corners of the earlier ones
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (!op.inputs[i]) continue;
+    const Tensor& tensor = graph_.tensor(*op.inputs[i]);
+    Shape local =
+        local_shape(tensor.shape, operator_info.operand_state(strategy, i, true), mesh_shape_);
+    for (std::size_t d = 0; d < local.size(); ++d) {
+      if (rule.operands[i].dims[d].size() != 1) continue;
+      const int id = rule.operands[i].dims[d][0];
+      const Factor& factor = rule.factors[static_cast<std::size_t>(id)];
+      const AxisSet axes = axes_of_factor(operator_info, strategy, id);
+      if (factor.kind != FactorKind::kWindow || axes == 0) continue;
+      const auto rows =
+          halo(factor.window, factor.size, factor.size / sizes[static_cast<std::size_t>(id)]);
+      MESHPLAN_CHECK(rows.has_value());
+      const Bytes row = elements(local) / local[d] * dtype_bytes(tensor.dtype);
+      for (const std::int64_t count : {rows->before, rows->after}) {
+        if (count == 0) continue;
+        add(Collective::kPermute, axes, false, 1, count * row, OverlapKind::kActivation);
+        if (backward && tensor.has_gradient)
+          add(Collective::kPermute, axes, true, 1, count * row, OverlapKind::kActivation);
+      }
+      local[d] += rows->before + rows->after;
+    }
+  }
+  // tokens to experts or back: the slots of one device change hands
+  AxisSet route_axes = 0;
+  int experts = -1;
+  for (std::size_t axis = 0; axis < mesh_shape_.size(); ++axis) {
+    const AxisAction& action = operator_info.action(strategy, static_cast<int>(axis));
+    if (action.kind != AxisAction::Kind::kRoute) continue;
+    route_axes |= AxisSet{1} << axis;
+    experts = action.ring;
+  }
+  if (route_axes != 0) {
+    const auto has_experts = [&](const OperandRule& operand) {
+      return factors_in(operand, sizes.size())[static_cast<std::size_t>(experts)];
+    };
+    Bytes slots = 0;
+    for (std::size_t i = 0; i < op.inputs.size() && slots == 0; ++i) {
+      if (op.inputs[i] && has_experts(rule.operands[i]))
+        slots = local_bytes(*op.inputs[i], operator_info.operand_state(strategy, i, true));
+    }
+    for (std::size_t r = 0; r < op.outputs.size() && slots == 0; ++r) {
+      if (has_experts(rule.results[r]))
+        slots = local_bytes(op.outputs[r], operator_info.result_state(strategy, r));
+    }
+    add(Collective::kAllToAll, route_axes, false, 1, slots, OverlapKind::kActivation);
+    if (backward) add(Collective::kAllToAll, route_axes, true, 1, slots, OverlapKind::kActivation);
   }
   for (std::size_t axis = 0; axis < mesh_shape_.size(); ++axis) {
     const AxisAction& action = operator_info.action(strategy, static_cast<int>(axis));

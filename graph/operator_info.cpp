@@ -12,14 +12,20 @@ OperatorInfo::OperatorInfo(std::shared_ptr<const Rule> rule, std::vector<std::in
   for (std::size_t f = 0; f < rule_->factors.size(); ++f) {
     const Factor& factor = rule_->factors[f];
     if (factor.kind == FactorKind::kReduction) reduction_ = factor.reduction;
-    if (factor.kind == FactorKind::kWhole || factor.kind == FactorKind::kRing || factor.size == 1)
-      continue;
-    actions_.push_back({AxisAction::Kind::kFactor, static_cast<int>(f), -1, -1});
+    if (factor.size == 1) continue;
+    const int id = static_cast<int>(f);
+    if (factor.kind != FactorKind::kWhole && factor.kind != FactorKind::kRing)
+      actions_.push_back({AxisAction::Kind::kFactor, id, -1, -1});
     for (std::size_t t = 0; t < rule_->factors.size(); ++t) {
       const Factor& ring = rule_->factors[t];
-      if (ring.kind == FactorKind::kRing && ring.partner == static_cast<int>(f) && ring.size > 1) {
-        actions_.push_back({AxisAction::Kind::kRing, static_cast<int>(f), static_cast<int>(t), -1});
+      if (ring.kind == FactorKind::kRing && ring.partner == id && ring.size > 1 &&
+          factor.kind != FactorKind::kWhole) {
+        actions_.push_back({AxisAction::Kind::kRing, id, static_cast<int>(t), -1});
       }
+    }
+    for (const Route& route : rule_->routes) {
+      if (route.token == id && rule_->factors[static_cast<std::size_t>(route.expert)].size > 1)
+        actions_.push_back({AxisAction::Kind::kRoute, id, route.expert, -1});
     }
   }
   for (std::size_t g = 0; g < rule_->linear.size(); ++g)
@@ -54,7 +60,11 @@ bool OperatorInfo::legal(const Strategy& strategy) const {
     }
   }
   for (std::size_t f = 0; f < cuts.size(); ++f) {
-    if (rule_->factors[f].size % cuts[f] != 0) return false;
+    const Factor& factor = rule_->factors[f];
+    if (factor.size % cuts[f] != 0) return false;
+    if (factor.kind == FactorKind::kWindow && cuts[f] > 1 &&
+        !halo(factor.window, factor.size, cuts[f]))
+      return false;
   }
   for (const std::vector<OperandRule>* list : {&rule_->operands, &rule_->results}) {
     for (const OperandRule& operand : *list) {
@@ -108,6 +118,7 @@ AxisState OperatorInfo::axis_state(const OperandRule& operand,
     }
     case AxisAction::Kind::kFactor:
     case AxisAction::Kind::kRing:
+    case AxisAction::Kind::kRoute:
       break;
   }
   for (std::size_t d = 0; d < operand.dims.size(); ++d) {
@@ -154,6 +165,8 @@ std::vector<std::int64_t> OperatorInfo::local_factors(const Strategy& strategy) 
     const AxisAction& chosen = action(strategy, static_cast<int>(axis));
     // every device of a ring sees the whole ring factor in the end: it is work, not divided
     if (chosen.factor >= 0) sizes[static_cast<std::size_t>(chosen.factor)] /= mesh_shape_[axis];
+    if (chosen.kind == AxisAction::Kind::kRoute)
+      sizes[static_cast<std::size_t>(chosen.ring)] /= mesh_shape_[axis];
   }
   return sizes;
 }
@@ -176,6 +189,10 @@ std::string OperatorInfo::label(const Strategy& strategy) const {
         break;
       case AxisAction::Kind::kRing:
         text += rule_->factors[static_cast<std::size_t>(chosen.factor)].name + "=" +
+                rule_->factors[static_cast<std::size_t>(chosen.ring)].name;
+        break;
+      case AxisAction::Kind::kRoute:
+        text += rule_->factors[static_cast<std::size_t>(chosen.factor)].name + ">" +
                 rule_->factors[static_cast<std::size_t>(chosen.ring)].name;
         break;
       case AxisAction::Kind::kPass:

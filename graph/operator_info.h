@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // OperatorInfo: the strategies of one operator on a mesh, enumerated from its rule.
 //
-// A strategy gives every mesh axis one action: shard a factor, shard a factor in its ring form,
-// pass Partial through a linear operator, or none (redundant work). From the action follow the
+// A strategy gives every mesh axis one action: shard a factor, shard a factor in its ring form, cut
+// tokens on one side and experts on the other, pass Partial through a linear operator, or none
+// (redundant work). From the action follow the
 // states of all operands and results on that axis.
 #pragma once
 
@@ -20,10 +21,10 @@ namespace meshplan {
 
 /// What one mesh axis does in an operator.
 struct AxisAction {
-  enum class Kind : std::uint8_t { kFactor, kRing, kPass, kNone };
+  enum class Kind : std::uint8_t { kFactor, kRing, kRoute, kPass, kNone };
   Kind kind = Kind::kNone;
-  int factor = -1;  ///< kFactor, kRing
-  int ring = -1;    ///< kRing: the factor sharded together with `factor`
+  int factor = -1;  ///< kFactor, kRing, kRoute (the tokens)
+  int ring = -1;    ///< kRing: the factor sharded together with `factor`; kRoute: the experts
   int group = -1;   ///< kPass: index into Rule::linear
   friend bool operator==(const AxisAction&, const AxisAction&) = default;
 };
@@ -41,14 +42,16 @@ class OperatorInfo {
 
   const Rule& rule() const { return *rule_; }
   std::span<const std::int64_t> mesh_shape() const { return mesh_shape_; }
-  /// Factors in the order of the rule, each followed by its ring form; then passes; then none.
+  /// Factors in the order of the rule, each followed by its ring form and its routes; then passes;
+  /// then none.
   const std::vector<AxisAction>& actions() const { return actions_; }
   const AxisAction& action(const Strategy& strategy, int axis) const {
     return actions_[strategy.actions[static_cast<std::size_t>(axis)]];
   }
   /// Every legal strategy, in lexicographic order of actions.
   const std::vector<Strategy>& strategies() const { return strategies_; }
-  /// Whether the strategy is legal: divisibility, order within compound dimensions.
+  /// Whether the strategy is legal: divisibility, order within compound dimensions, windows that
+  /// reach no further than the neighbours.
   bool legal(const Strategy& strategy) const;
 
   /// States of operands and results; a tensor without gradient has R/R instead of R/P.

@@ -9,13 +9,19 @@
 namespace meshplan {
 namespace {
 
-/// How the element type of the results follows from the operands.
+/// How the element type of a result follows from the operands.
 enum class ResultType {
   kFirst,     ///< as the first operand
   kAnyFloat,  ///< as the first operand; another floating type may be declared
   kSecond,    ///< as the second operand (a condition comes first)
   kBool,
-  kCast,  ///< attribute `to`
+  kInt64,
+  kFp32,
+  kCast,             ///< attribute `to`
+  kDeclaredOrFirst,  ///< attribute `dtype`, or ...
+  kDeclaredOrFp32,
+  kDeclaredOrInt32,
+  kDeclaredOrInt64,
 };
 
 struct OperatorRow {
@@ -24,11 +30,13 @@ struct OperatorRow {
   ResultType result;
   std::string_view rule;  ///< in rule notation; "" where `make` builds it
   RuleMaker make = nullptr;
+  ResultType others = ResultType::kFirst;  ///< of the results after the first
 };
 
 constexpr std::string_view kUnarySavesOperand = "x.. -> x.. ; saves:x";
 constexpr std::string_view kUnarySavesResult = "x.. -> x.. ; saves:out";
-constexpr std::string_view kComparison = "~x.., ~x.. -> x.. ; saves:none";
+constexpr std::string_view kUnarySavesNothing = "x.. -> x.. ; saves:none";
+constexpr std::string_view kLogic = "~x.., ~x.. -> x.. ; saves:none";
 
 using enum OperatorFamily;
 using enum ResultType;
@@ -36,54 +44,148 @@ using enum ResultType;
 /// One row per operator type, sorted by type.
 constexpr OperatorRow kOperators[] = {
     {"Abs", kElementwise, kFirst, kUnarySavesOperand},
+    {"Acos", kElementwise, kFirst, kUnarySavesOperand},
+    {"Acosh", kElementwise, kFirst, kUnarySavesOperand},
     {"Add", kElementwise, kAnyFloat, "~x.., ~x.. -> x.. ; lin:x+y saves:none"},
+    {"And", kElementwise, kBool, kLogic},
+    {"ArgMax", kReduction, kInt64, "", make_arg_extreme},
+    {"ArgMin", kReduction, kInt64, "", make_arg_extreme},
+    {"Asin", kElementwise, kFirst, kUnarySavesOperand},
+    {"Asinh", kElementwise, kFirst, kUnarySavesOperand},
+    {"Atan", kElementwise, kFirst, kUnarySavesOperand},
+    {"Atanh", kElementwise, kFirst, kUnarySavesOperand},
     {"Attention", kAttention, kAnyFloat, "", make_attention},
-    {"Cast", kElementwise, kCast, "x.. -> x.. ; saves:none"},
+    {"AveragePool", kReduction, kFirst, "", make_average_pool},
+    {"BatchNormalization", kNormalization, kAnyFloat, "", make_batch_normalization},
+    {"Bernoulli", kElementwise, kDeclaredOrFirst, kUnarySavesNothing},
+    {"BitShift", kElementwise, kFirst, kLogic},
+    {"BitwiseAnd", kElementwise, kFirst, kLogic},
+    {"BitwiseNot", kElementwise, kFirst, kUnarySavesNothing},
+    {"BitwiseOr", kElementwise, kFirst, kLogic},
+    {"BitwiseXor", kElementwise, kFirst, kLogic},
+    {"Cast", kElementwise, kCast, "", make_cast},
+    {"CastLike", kElementwise, kSecond, "", make_cast},
+    {"Ceil", kElementwise, kFirst, kUnarySavesNothing},
+    {"Celu", kElementwise, kFirst, kUnarySavesOperand},
     {"Clip", kElementwise, kFirst, "x.., ?, ? -> x.. ; saves:x"},
+    {"Concat", kElementwise, kFirst, "", make_concat},
+    {"Constant", kElementwise, kDeclaredOrFp32, "", make_constant},
+    {"ConstantOfShape", kElementwise, kDeclaredOrFp32, "", make_constant},
+    {"Conv", kConvolution, kAnyFloat, "", make_conv},
     {"Cos", kElementwise, kFirst, kUnarySavesOperand},
+    {"Cosh", kElementwise, kFirst, kUnarySavesOperand},
+    {"CumSum", kReduction, kFirst, "", make_cumulative},
     {"Div", kElementwise, kAnyFloat, "~x.., ~x.. -> x.. ; lin:x saves:x,y"},
-    {"Equal", kElementwise, kBool, kComparison},
+    {"Dropout", kElementwise, kFirst, "", make_dropout, kBool},
+    {"Einsum", kOther, kAnyFloat, "", make_einsum},
+    {"Elu", kElementwise, kFirst, kUnarySavesOperand},
+    {"Equal", kElementwise, kBool, kLogic},
     {"Erf", kElementwise, kFirst, kUnarySavesOperand},
     {"Exp", kElementwise, kAnyFloat, kUnarySavesResult},
     {"Expand", kElementwise, kFirst, "", make_expand},
     {"Flatten", kView, kFirst, "", make_flatten},
+    {"Floor", kElementwise, kFirst, kUnarySavesNothing},
     {"Gather", kEmbedding, kAnyFloat, "", make_gather},
+    {"GatherElements", kEmbedding, kAnyFloat, "", make_gather_elements},
+    {"GatherND", kEmbedding, kAnyFloat, "", make_gather_nd},
     {"Gelu", kElementwise, kAnyFloat, kUnarySavesOperand},
     {"Gemm", kMatMul, kAnyFloat, "", make_gemm},
-    {"Greater", kElementwise, kBool, kComparison},
-    {"GreaterOrEqual", kElementwise, kBool, kComparison},
-    {"Identity", kView, kFirst, "x.. -> x.. ; lin:x saves:none"},
-    {"LayerNormalization", kNormalization, kAnyFloat, "", make_layer_normalization},
-    {"Less", kElementwise, kBool, kComparison},
-    {"LessOrEqual", kElementwise, kBool, kComparison},
+    {"GlobalAveragePool", kReduction, kFirst, "", make_global_average_pool},
+    {"GlobalLpPool", kReduction, kFirst, "", make_global_lp_pool},
+    {"GlobalMaxPool", kReduction, kFirst, "", make_global_max_pool},
+    {"Greater", kElementwise, kBool, kLogic},
+    {"GreaterOrEqual", kElementwise, kBool, kLogic},
+    {"GroupNormalization", kNormalization, kAnyFloat, "", make_group_normalization},
+    {"GroupedMatMul", kMatMul, kAnyFloat, "", make_grouped_matmul},
+    {"HardSigmoid", kElementwise, kFirst, kUnarySavesOperand},
+    {"HardSwish", kElementwise, kFirst, kUnarySavesOperand},
+    {"Identity", kView, kFirst, "x.. -> x.. ; lin:x saves:none flops:0"},
+    {"InstanceNormalization", kNormalization, kAnyFloat, "", make_instance_normalization},
+    {"IsInf", kElementwise, kBool, kUnarySavesNothing},
+    {"IsNaN", kElementwise, kBool, kUnarySavesNothing},
+    {"LayerNormalization", kNormalization, kAnyFloat, "", make_layer_normalization, kFp32},
+    {"LeakyRelu", kElementwise, kFirst, kUnarySavesOperand},
+    {"Less", kElementwise, kBool, kLogic},
+    {"LessOrEqual", kElementwise, kBool, kLogic},
     {"Log", kElementwise, kAnyFloat, kUnarySavesOperand},
     {"LogSoftmax", kNormalization, kAnyFloat, "", make_softmax},
+    {"LpNormalization", kNormalization, kAnyFloat, "", make_lp_normalization},
+    {"LpPool", kReduction, kFirst, "", make_max_pool},
     {"MatMul", kMatMul, kAnyFloat, "", make_matmul},
+    {"Max", kElementwise, kFirst, "", make_variadic},
+    {"MaxPool", kReduction, kFirst, "", make_max_pool, kInt64},
+    {"Mean", kElementwise, kAnyFloat, "", make_variadic_sum},
+    {"MeanVarianceNormalization", kNormalization, kAnyFloat, "", make_mean_variance_normalization},
+    {"Min", kElementwise, kFirst, "", make_variadic},
+    {"Mish", kElementwise, kFirst, kUnarySavesOperand},
+    {"MoECombine", kEmbedding, kAnyFloat, "", make_moe_combine},
+    {"MoEDispatch", kEmbedding, kAnyFloat, "", make_moe_dispatch},
+    {"Mod", kElementwise, kFirst, kLogic},
     {"Mul", kElementwise, kAnyFloat, "~x.., ~x.. -> x.. ; lin:x|y saves:x,y"},
+    {"Multinomial", kElementwise, kDeclaredOrInt32, "", make_multinomial},
     {"Neg", kElementwise, kFirst, "x.. -> x.. ; lin:x saves:none"},
+    {"NegativeLogLikelihoodLoss", kLoss, kAnyFloat, "", make_negative_log_likelihood},
+    {"NonZero", kReduction, kInt64, "", make_non_zero},
+    {"Not", kElementwise, kBool, kUnarySavesNothing},
+    {"OneHot", kElementwise, kSecond, "", make_one_hot},
+    {"Or", kElementwise, kBool, kLogic},
+    {"PRelu", kElementwise, kFirst, "x.., ~x.. -> x.. ; saves:x,y"},
+    {"Pad", kElementwise, kFirst, "", make_pad},
     {"Pow", kElementwise, kAnyFloat, "~x.., ~x.. -> x.. ; saves:x,y"},
-    {"RMSNormalization", kNormalization, kAnyFloat, "", make_layer_normalization},
+    {"RMSNormalization", kNormalization, kAnyFloat, "", make_rms_normalization},
+    {"RandomNormal", kElementwise, kDeclaredOrFp32, "", make_constant},
+    {"RandomNormalLike", kElementwise, kDeclaredOrFirst, kUnarySavesNothing},
+    {"RandomUniform", kElementwise, kDeclaredOrFp32, "", make_constant},
+    {"RandomUniformLike", kElementwise, kDeclaredOrFirst, kUnarySavesNothing},
+    {"Range", kElementwise, kDeclaredOrInt64, "", make_range},
     {"Reciprocal", kElementwise, kAnyFloat, kUnarySavesResult},
+    {"ReduceL1", kReduction, kAnyFloat, "", make_reduce_l1},
+    {"ReduceL2", kReduction, kAnyFloat, "", make_reduce_l2},
+    {"ReduceLogSum", kReduction, kAnyFloat, "", make_reduce_log_sum},
+    {"ReduceLogSumExp", kReduction, kAnyFloat, "", make_reduce_log_sum_exp},
     {"ReduceMax", kReduction, kFirst, "", make_reduce_max},
     {"ReduceMean", kReduction, kAnyFloat, "", make_reduce_sum},
     {"ReduceMin", kReduction, kFirst, "", make_reduce_min},
     {"ReduceProd", kReduction, kAnyFloat, "", make_reduce_prod},
     {"ReduceSum", kReduction, kAnyFloat, "", make_reduce_sum},
+    {"ReduceSumSquare", kReduction, kAnyFloat, "", make_reduce_l1},
+    {"ReduceVariance", kReduction, kAnyFloat, "", make_reduce_variance},
     {"Relu", kElementwise, kFirst, kUnarySavesResult},
     {"Reshape", kView, kFirst, "", make_reshape},
     {"RotaryEmbedding", kElementwise, kAnyFloat, "", make_rotary_embedding},
+    {"Round", kElementwise, kFirst, kUnarySavesNothing},
+    {"ScatterElements", kEmbedding, kFirst, "", make_scatter_elements},
+    {"ScatterND", kEmbedding, kFirst, "", make_scatter_nd},
+    {"Selu", kElementwise, kFirst, kUnarySavesOperand},
+    {"Shrink", kElementwise, kFirst, kUnarySavesOperand},
     {"Sigmoid", kElementwise, kAnyFloat, kUnarySavesResult},
+    {"Sign", kElementwise, kFirst, kUnarySavesNothing},
     {"Silu", kElementwise, kAnyFloat, kUnarySavesOperand},
     {"Sin", kElementwise, kFirst, kUnarySavesOperand},
+    {"Sinh", kElementwise, kFirst, kUnarySavesOperand},
+    {"Slice", kElementwise, kFirst, "", make_slice},
     {"Softmax", kNormalization, kAnyFloat, "", make_softmax},
     {"SoftmaxCrossEntropyLoss", kLoss, kAnyFloat, "", make_cross_entropy},
+    {"Softplus", kElementwise, kFirst, kUnarySavesOperand},
+    {"Softsign", kElementwise, kFirst, kUnarySavesOperand},
+    {"Sort", kReduction, kFirst, "", make_sort, kInt64},
+    {"Split", kElementwise, kFirst, "", make_split},
     {"Sqrt", kElementwise, kAnyFloat, kUnarySavesResult},
     {"Squeeze", kView, kFirst, "", make_squeeze},
     {"Sub", kElementwise, kAnyFloat, "~x.., ~x.. -> x.. ; lin:x+y saves:none"},
+    {"Sum", kElementwise, kAnyFloat, "", make_variadic_sum},
+    {"Swish", kElementwise, kAnyFloat, kUnarySavesOperand},
+    {"Tan", kElementwise, kFirst, kUnarySavesResult},
     {"Tanh", kElementwise, kAnyFloat, kUnarySavesResult},
+    {"ThresholdedRelu", kElementwise, kFirst, kUnarySavesOperand},
+    {"Tile", kElementwise, kFirst, "", make_tile},
+    {"TopK", kReduction, kFirst, "", make_top_k, kInt64},
     {"Transpose", kView, kFirst, "", make_transpose},
+    {"Trilu", kElementwise, kFirst, "", make_triangle},
+    {"Unique", kReduction, kFirst, "", make_unique, kInt64},
     {"Unsqueeze", kView, kFirst, "", make_unsqueeze},
-    {"Where", kElementwise, kSecond, "~x.., ~x.., ~x.. -> x.. ; saves:x"},
+    {"Where", kElementwise, kSecond, "~x.., ~x.., ~x.. -> x.. ; lin:y+z saves:x"},
+    {"Xor", kElementwise, kBool, kLogic},
 };
 static_assert(std::is_sorted(std::begin(kOperators),
                              std::end(kOperators),
@@ -100,7 +202,7 @@ const OperatorRow* find_row(std::string_view type) {
   return row != std::end(kOperators) && row->type == type ? row : nullptr;
 }
 
-/// ONNX's numbers of the element types, for Cast's `to`.
+/// ONNX's numbers of the element types.
 std::optional<DType> onnx_dtype(std::int64_t number) {
   switch (number) {
     case 1:
@@ -132,30 +234,42 @@ std::optional<DType> onnx_dtype(std::int64_t number) {
   }
 }
 
-Result<DType> cast_type(const OperatorSpec& spec) {
-  const auto to = spec.attributes.find("to");
-  if (to == spec.attributes.end())
-    return fail(ErrorCode::kMissing, "", "attribute \"to\" is missing");
-  std::optional<DType> dtype;
-  std::string given;
-  if (const auto* name = std::get_if<std::string>(&to->second)) {
-    dtype = parse_dtype(*name);
-    given = "\"" + *name + "\"" + (dtype ? "" : nearest_name_hint(*name, dtype_names()));
-  } else if (const auto* number = std::get_if<std::int64_t>(&to->second)) {
-    dtype = onnx_dtype(*number);
-    given = std::to_string(*number);
-  }
-  if (!dtype)
-    return fail(ErrorCode::kValue, "", "attribute \"to\" names no element type: " + given);
-  return *dtype;
+/// Attribute `dtype`; a Constant's value says it, too.
+Result<DType> declared_type(const OperatorSpec& spec, DType otherwise) {
+  if (spec.attributes.contains("dtype")) return dtype_attribute(spec, "dtype");
+  const bool integers =
+      spec.attributes.contains("value_int") || spec.attributes.contains("value_ints");
+  return integers ? DType::kInt64 : otherwise;
 }
 
 Result<DType> result_type(const OperatorSpec& spec, ResultType how) {
-  if (how == ResultType::kBool) return DType::kBool;
-  if (how == ResultType::kCast) return cast_type(spec);
-  const std::size_t from = how == ResultType::kSecond ? 1 : 0;
-  if (from >= spec.inputs.size() || !spec.inputs[from]) return DType::kFp32;
-  return spec.inputs[from]->dtype;
+  const auto as_operand = [&](std::size_t i) {
+    return has_operand(spec, i) ? spec.inputs[i]->dtype : DType::kFp32;
+  };
+  switch (how) {
+    case ResultType::kFirst:
+    case ResultType::kAnyFloat:
+      return as_operand(0);
+    case ResultType::kSecond:
+      return as_operand(1);
+    case ResultType::kBool:
+      return DType::kBool;
+    case ResultType::kInt64:
+      return DType::kInt64;
+    case ResultType::kFp32:
+      return DType::kFp32;
+    case ResultType::kCast:
+      return dtype_attribute(spec, "to");
+    case ResultType::kDeclaredOrFirst:
+      return declared_type(spec, as_operand(0));
+    case ResultType::kDeclaredOrFp32:
+      return declared_type(spec, DType::kFp32);
+    case ResultType::kDeclaredOrInt32:
+      return declared_type(spec, DType::kInt32);
+    case ResultType::kDeclaredOrInt64:
+      return declared_type(spec, DType::kInt64);
+  }
+  return DType::kFp32;
 }
 
 Result<Rule> rule_of(const OperatorSpec& spec, const OperatorRow* row) {
@@ -165,14 +279,35 @@ Result<Rule> rule_of(const OperatorSpec& spec, const OperatorRow* row) {
             ? spec.rule
             : spec.rule + (spec.rule.find(';') == std::string::npos ? " ; flops:(" : " flops:(") +
                   spec.flops + ")";
-    return rule_from_text(spec, text);
+    auto rule = rule_from_text(spec, text);
+    if (rule) rule->family = family_of(*rule);
+    return rule;
   }
   auto rule = row->make != nullptr ? row->make(spec) : rule_from_text(spec, std::string(row->rule));
-  if (rule) rule->family = row->family;
+  if (rule) rule->family = row->family == kOther ? family_of(*rule) : row->family;
   return rule;
 }
 
 }  // namespace
+
+Result<DType> dtype_attribute(const OperatorSpec& spec, const std::string& name) {
+  const auto found = spec.attributes.find(name);
+  if (found == spec.attributes.end())
+    return fail(ErrorCode::kMissing, "", "attribute \"" + name + "\" is missing");
+  std::optional<DType> dtype;
+  std::string given;
+  if (const auto* text = std::get_if<std::string>(&found->second)) {
+    dtype = parse_dtype(*text);
+    given = "\"" + *text + "\"" + (dtype ? "" : nearest_name_hint(*text, dtype_names()));
+  } else if (const auto* number = std::get_if<std::int64_t>(&found->second)) {
+    dtype = onnx_dtype(*number);
+    given = std::to_string(*number);
+  }
+  if (!dtype)
+    return fail(
+        ErrorCode::kValue, "", "attribute \"" + name + "\" names no element type: " + given);
+  return *dtype;
+}
 
 Result<TypedOperator> infer_operator(const OperatorSpec& spec) {
   const OperatorRow* row = spec.rule.empty() ? find_row(spec.type) : nullptr;
@@ -193,10 +328,15 @@ Result<TypedOperator> infer_operator(const OperatorSpec& spec) {
                 spec.type + " has " + std::to_string(rule->results.size()) + " output(s), got " +
                     std::to_string(spec.output_count));
   }
-  auto dtype = result_type(spec, row == nullptr ? ResultType::kAnyFloat : row->result);
-  if (!dtype) return fail(dtype.error());
   TypedOperator typed;
-  for (const OperandRule& result : rule->results) typed.outputs.push_back({result.shape, *dtype});
+  for (std::size_t r = 0; r < rule->results.size(); ++r) {
+    auto dtype = result_type(spec,
+                             row == nullptr ? ResultType::kAnyFloat
+                             : r == 0       ? row->result
+                                            : row->others);
+    if (!dtype) return fail(dtype.error());
+    typed.outputs.push_back({rule->results[r].shape, *dtype});
+  }
   typed.any_floating_result = row == nullptr || row->result == ResultType::kAnyFloat;
   typed.rule = std::make_shared<const Rule>(std::move(*rule));
   return typed;

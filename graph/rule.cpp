@@ -228,6 +228,9 @@ class RuleBinder {
 
  private:
   Result<void> match_operands() {
+    // no operands, or one without dimensions: the text is the same
+    if (shapes_.empty() && parsed_.operands.size() == 1 && parsed_.operands[0].terms.empty())
+      return {};
     if (shapes_.size() > parsed_.operands.size()) {
       return fail(ErrorCode::kValue,
                   "",
@@ -255,7 +258,7 @@ class RuleBinder {
     std::size_t rounds = 0;
     while (changed && rounds++ <= parsed_.operands.size() + 1) {
       changed = false;
-      for (std::size_t i = 0; i < parsed_.operands.size(); ++i) {
+      for (std::size_t i = 0; i < rule_.operands.size(); ++i) {
         if (!rule_.operands[i].present) continue;
         std::size_t fixed = 0;
         const Term* open = nullptr;
@@ -467,7 +470,85 @@ class RuleBinder {
       }
       rule_.factors[f].size = known_[f].value_or(1);
     }
+    return bind_windows();
+  }
+
+  /// `shift:s(width,stride,before,after)`: the operands' size becomes the extent, and the factor
+  /// counts windows from here on.
+  Result<void> bind_windows() {
+    for (const Modifier& modifier : parsed_.modifiers) {
+      if (modifier.key != "shift") continue;
+      auto window = window_of(modifier);
+      if (!window) return fail(window.error());
+      auto factors = factors_of(modifier, modifier.values[0]);
+      if (!factors) return fail(factors.error());
+      for (const int id : *factors) {
+        Factor& along = factor(id);
+        if (along.kind == FactorKind::kWindow)
+          return syntax(text_, modifier.column, "\"" + along.name + "\" has two windows");
+        if (stands_in_compound(id))
+          return syntax(text_,
+                        modifier.column,
+                        "\"" + along.name + "\" has a window, so it cannot share its dimension");
+        along.kind = FactorKind::kWindow;
+        along.window = *window;
+        along.window.extent = along.size;
+        const std::int64_t room = along.size + window->before + window->after - window->width;
+        if (room < 0) {
+          return fail(ErrorCode::kValue,
+                      "",
+                      "a window of width " + std::to_string(window->width) +
+                          " does not fit into dimension \"" + along.name + "\" of size " +
+                          std::to_string(along.size) + " with padding " +
+                          std::to_string(window->before) + " and " + std::to_string(window->after));
+        }
+        along.size = room / window->stride + 1;
+      }
+    }
     return {};
+  }
+
+  Result<Window> window_of(const Modifier& modifier) const {
+    const auto wrong = [&] {
+      return syntax(text_,
+                    modifier.column,
+                    "expected \"shift:s(width,stride,before,after)\" with whole numbers, the last "
+                    "three may be left out");
+    };
+    const std::size_t count = modifier.values.size();
+    if (count < 2 || count > 5) return wrong();
+    std::vector<std::int64_t> numbers;
+    for (std::size_t i = 1; i < count; ++i) {
+      const std::string& value = modifier.values[i];
+      if (value.size() > 15 ||
+          !std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; }))
+        return wrong();
+      numbers.push_back(std::stoll(value));
+    }
+    Window window;
+    window.width = numbers[0];
+    window.stride = numbers.size() > 1 ? numbers[1] : 1;
+    if (window.width < 1 || window.stride < 1) return wrong();
+    // left out: as many windows as positions; one number: the same on both sides
+    window.before = numbers.size() > 2 ? numbers[2] : (window.width - 1) / 2;
+    window.after = numbers.size() > 3   ? numbers[3]
+                   : numbers.size() > 2 ? window.before
+                                        : window.width - 1 - window.before;
+    return window;
+  }
+
+  bool stands_in_compound(int id) const {
+    for (const std::vector<OperandPattern>* list : {&parsed_.operands, &parsed_.results}) {
+      for (const OperandPattern& pattern : *list) {
+        for (const Term& term : pattern.terms) {
+          if (term.kind != TermKind::kCompound) continue;
+          for (const std::string& name : term.names) {
+            if (rule_.names.at(name)[0] == id) return true;
+          }
+        }
+      }
+    }
+    return false;
   }
 
   Unexpected<Error> mismatch(std::size_t operand,
@@ -545,7 +626,9 @@ class RuleBinder {
     bool saves_given = false;
     std::set<std::string> seen;
     for (const Modifier& modifier : parsed_.modifiers) {
-      if (modifier.key != "lin" && !seen.insert(modifier.key).second) {
+      const bool repeats =
+          modifier.key == "lin" || modifier.key == "shift" || modifier.key == "route";
+      if (!repeats && !seen.insert(modifier.key).second) {
         return syntax(text_, modifier.column, "modifier \"" + modifier.key + "\" is given twice");
       }
       if (const auto reduction = kReductions.find(modifier.key); reduction != kReductions.end()) {
@@ -567,6 +650,15 @@ class RuleBinder {
           return syntax(text_, modifier.column, "\"ring\" takes single factors");
         factor((*ring)[0]).kind = FactorKind::kRing;
         factor((*ring)[0]).partner = (*partner)[0];
+      } else if (modifier.key == "shift") {  // bound with the sizes
+      } else if (modifier.key == "route") {
+        if (auto done = add_route(modifier); !done) return done;
+      } else if (modifier.key == "add") {
+        for (const std::string& name : modifier.values) {
+          auto operand = operand_of(modifier, name);
+          if (!operand) return fail(operand.error());
+          rule_.operands[static_cast<std::size_t>(*operand)].addend = true;
+        }
       } else if (modifier.key == "lin") {
         if (auto done = add_linear(modifier); !done) return done;
       } else if (modifier.key == "flops" || modifier.key == "bytes") {
@@ -590,10 +682,12 @@ class RuleBinder {
           rule_.operands[static_cast<std::size_t>(*operand)].saved = true;
         }
       } else {
-        return syntax(text_,
-                      modifier.column,
-                      "unknown modifier \"" + modifier.key +
-                          "\" (sum, max, min, prod, stat, whole, ring, lin, flops, bytes, saves)");
+        return syntax(
+            text_,
+            modifier.column,
+            "unknown modifier \"" + modifier.key +
+                "\" (sum, max, min, prod, stat, shift, ring, route, whole, lin, add, flops, "
+                "bytes, saves)");
       }
     }
     if (!saves_given) {
@@ -602,11 +696,44 @@ class RuleBinder {
     return {};
   }
 
+  Result<void> add_route(const Modifier& modifier) {
+    if (modifier.values.size() != 2)
+      return syntax(text_, modifier.column, "expected \"route:t=e\" (tokens, experts)");
+    Route route;
+    for (const auto& [name, id] : {std::pair{&modifier.values[0], &route.token},
+                                   std::pair{&modifier.values[1], &route.expert}}) {
+      auto factors = factors_of(modifier, *name);
+      if (!factors) return fail(factors.error());
+      if (factors->size() != 1)
+        return syntax(text_, modifier.column, "\"route\" takes single factors");
+      *id = (*factors)[0];
+    }
+    if (route.token == route.expert)
+      return syntax(text_, modifier.column, "\"route\" takes two factors");
+    for (const std::vector<OperandRule>* list : {&rule_.operands, &rule_.results}) {
+      for (const OperandRule& operand : *list) {
+        for (const DimensionFactors& dim : operand.dims) {
+          const auto has = [&](int id) {
+            return std::find(dim.begin(), dim.end(), id) != dim.end();
+          };
+          if (has(route.token) && has(route.expert))
+            return syntax(text_,
+                          modifier.column,
+                          "tokens and experts of a route stand in different dimensions");
+        }
+      }
+    }
+    rule_.routes.push_back(route);
+    return {};
+  }
+
   Result<void> set_kind(const Modifier& modifier, FactorKind kind, Reduction reduction) {
     for (const std::string& name : modifier.values) {
       auto factors = factors_of(modifier, name);
       if (!factors) return fail(factors.error());
       for (const int id : *factors) {
+        if (factor(id).kind == FactorKind::kWindow)
+          return syntax(text_, modifier.column, "\"" + name + "\" has a window (shift) already");
         factor(id).kind = kind;
         factor(id).reduction = reduction;
       }
@@ -655,13 +782,31 @@ class RuleBinder {
     };
     if (auto done = mark(rule_.operands, in_operand); !done) return done;
     if (auto done = mark(rule_.results, in_result); !done) return done;
+    // reduced in one result, kept by another: a loss and what it is the sum of
+    const auto in_every_result = [&](int id) {
+      return std::all_of(
+          rule_.results.begin(), rule_.results.end(), [&](const OperandRule& result) {
+            return std::any_of(result.dims.begin(), result.dims.end(), [&](const auto& dim) {
+              return std::find(dim.begin(), dim.end(), id) != dim.end();
+            });
+          });
+    };
+    if (auto done = check_reductions(); !done) return done;
     for (std::size_t f = 0; f < rule_.factors.size(); ++f) {
       const Factor& factor = rule_.factors[f];
-      if (factor.kind == FactorKind::kReduction && in_result[f]) {
+      if (factor.kind == FactorKind::kReduction && in_result[f] &&
+          in_every_result(static_cast<int>(f))) {
         return fail(ErrorCode::kValue,
                     "",
                     "rule \"" + std::string(text_) + "\": factor \"" + factor.name +
                         "\" is reduced, but a result has it");
+      }
+      if (factor.kind == FactorKind::kWindow &&
+          (!in_operand[f] || !in_every_result(static_cast<int>(f)))) {
+        return fail(ErrorCode::kValue,
+                    "",
+                    "rule \"" + std::string(text_) + "\": factor \"" + factor.name +
+                        "\" has a window, so an operand and every result must have it");
       }
       if (factor.kind == FactorKind::kParallel && in_operand[f] && !in_result[f]) {
         return fail(ErrorCode::kValue,
@@ -670,6 +815,24 @@ class RuleBinder {
                         "\" is in no result; say how it is reduced (sum:" + factor.name +
                         ", max:" + factor.name + ", ... or whole:" + factor.name + ")");
       }
+    }
+    return {};
+  }
+
+  /// A result is Partial in one way: sums pass through linear operators only.
+  Result<void> check_reductions() const {
+    std::optional<Reduction> used;
+    if (!rule_.linear.empty()) used = Reduction::kSum;
+    for (const Factor& factor : rule_.factors) {
+      if (factor.kind != FactorKind::kReduction) continue;
+      if (used && *used != factor.reduction) {
+        return fail(ErrorCode::kValue,
+                    "",
+                    "rule \"" + std::string(text_) +
+                        "\": a result cannot be Partial in two ways (" + reduction_name(*used) +
+                        " and " + reduction_name(factor.reduction) + ")");
+      }
+      used = factor.reduction;
     }
     return {};
   }
@@ -685,6 +848,17 @@ class RuleBinder {
   Rule rule_;
 };
 
+/// The positions [begin, end) that piece `piece` of `pieces` reads, without the padding.
+std::pair<std::int64_t, std::int64_t> positions_read(const Window& window,
+                                                     std::int64_t windows,
+                                                     std::int64_t pieces,
+                                                     std::int64_t piece) {
+  const std::int64_t count = windows / pieces;
+  const std::int64_t first = piece * count * window.stride - window.before;
+  const std::int64_t last = first + (count - 1) * window.stride + window.width;
+  return {std::max<std::int64_t>(first, 0), std::min(last, window.extent)};
+}
+
 double evaluate_sizes(const Rule& rule,
                       const Expression& expression,
                       std::span<const std::int64_t> factor_sizes) {
@@ -699,6 +873,48 @@ double evaluate_sizes(const Rule& rule,
 }
 
 }  // namespace
+
+bool exchanges_statistics(const Factor& factor, bool backward) {
+  return factor.kind == FactorKind::kStatistic ||
+         (backward && factor.kind == FactorKind::kReduction && factor.reduction != Reduction::kSum);
+}
+
+std::optional<Halo> halo(const Window& window, std::int64_t windows, std::int64_t pieces) {
+  if (windows % pieces != 0 || window.extent % pieces != 0) return std::nullopt;
+  const std::int64_t size = window.extent / pieces;
+  Halo most;
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const auto [first, last] = positions_read(window, windows, pieces, piece);
+    if (first >= last) continue;  // nothing but padding
+    most.before = std::max(most.before, piece * size - first);
+    most.after = std::max(most.after, last - (piece + 1) * size);
+  }
+  if (most.before > size || most.after > size) return std::nullopt;
+  return most;
+}
+
+OperatorFamily family_of(const Rule& rule) {
+  if (!rule.product || rule.linear.size() != 2 || rule.operands.size() < 2 ||
+      rule.results.size() != 1)
+    return OperatorFamily::kOther;
+  const auto has = [](const OperandRule& operand, int id) {
+    return std::any_of(operand.dims.begin(), operand.dims.end(), [&](const auto& dim) {
+      return std::find(dim.begin(), dim.end(), id) != dim.end();
+    });
+  };
+  for (std::size_t g = 0; g < 2; ++g) {
+    if (rule.linear[g].operands != std::vector<int>{static_cast<int>(g)})
+      return OperatorFamily::kOther;
+  }
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    const int id = static_cast<int>(f);
+    if (rule.factors[f].kind == FactorKind::kReduction &&
+        rule.factors[f].reduction == Reduction::kSum && has(rule.operands[0], id) &&
+        has(rule.operands[1], id))
+      return OperatorFamily::kMatMul;
+  }
+  return OperatorFamily::kOther;
+}
 
 double Rule::flops(std::span<const std::int64_t> factor_sizes) const {
   if (flops_expression) return flops_scale * evaluate_sizes(*this, *flops_expression, factor_sizes);

@@ -3,7 +3,7 @@
 // dimension of every operand and result is a product of factors, major to minor. Strategies,
 // placements, gradients, local shapes, FLOPs and the plan checker derive from it.
 //
-// Notation (docs/rules.md): `b s h, h f -> b s f ; sum:h lin:x|y flops:2*b*s*h*f`.
+// Notation (README.md): `b s h, h f -> b s f ; sum:h lin:x|y flops:2*b*s*h*f`.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,29 @@ enum class FactorKind : std::uint8_t {
   kParallel,   ///< its index is in a result: no communication
   kReduction,  ///< in operands only: the result is Partial
   kStatistic,  ///< kept by the result, but small statistics over it are reduced inside the operator
-  kWindow,     ///< a window slides along it: halo exchange
+  kWindow,     ///< a window slides along it: halo exchange with the neighbours
   kRing,       ///< keys and values of attention: sharded together with `partner`, or not at all
-  kRoute,      ///< expert index: all-to-all inside the operator
   kWhole,      ///< cannot be sharded
+};
+
+/// How windows lie along a factor: window i covers `width` positions of the operand's dimension
+/// from i * stride - before on, which has `extent` positions between `before` and `after` of
+/// padding. The factor's size is the number of windows, the result's dimension.
+struct Window {
+  std::int64_t extent = 0;
+  std::int64_t width = 1;
+  std::int64_t stride = 1;
+  std::int64_t before = 0;
+  std::int64_t after = 0;
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
+/// Positions that a shard of a window factor reads of the shards before and after it (the most
+/// over all shards).
+struct Halo {
+  std::int64_t before = 0;
+  std::int64_t after = 0;
+  friend bool operator==(const Halo&, const Halo&) = default;
 };
 
 struct Factor {
@@ -38,6 +57,7 @@ struct Factor {
   FactorKind kind = FactorKind::kParallel;
   Reduction reduction = Reduction::kSum;  ///< kReduction: how partial results combine
   int partner = -1;                       ///< kRing: the factor it follows
+  Window window;                          ///< kWindow
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
@@ -49,6 +69,9 @@ struct OperandRule {
   std::vector<std::int64_t> shape;
   bool present = true;  ///< false for an omitted optional operand
   bool saved = false;   ///< the backward needs its value
+  /// Added to the result as it is (a bias). Where the result is Partial on an axis and this operand
+  /// is replicated, the first device of the axis alone adds it, so its gradient is a sum there.
+  bool addend = false;
   friend bool operator==(const OperandRule&, const OperandRule&) = default;
 };
 
@@ -59,6 +82,14 @@ struct LinearGroup {
   friend bool operator==(const LinearGroup&, const LinearGroup&) = default;
 };
 
+/// An axis that cuts the tokens `token` on one side of the operator cuts the experts `expert` on
+/// the other side, by an all-to-all inside.
+struct Route {
+  int token = -1;
+  int expert = -1;
+  friend bool operator==(const Route&, const Route&) = default;
+};
+
 struct Rule {
   std::string text;  ///< the notation it came from
   OperatorFamily family = OperatorFamily::kOther;
@@ -66,6 +97,7 @@ struct Rule {
   std::vector<OperandRule> operands;
   std::vector<OperandRule> results;
   std::vector<LinearGroup> linear;
+  std::vector<Route> routes;
   bool product =
       false;  ///< linear in each operand alone (`lin:x|y`): an operand's gradient reads the others
   double backward_factor = 0;  ///< backward FLOPs over forward FLOPs; 0: once per operand with a
@@ -86,6 +118,18 @@ struct Rule {
   std::optional<Expression> bytes_expression;
   std::map<std::string, std::vector<int>> names;  ///< name of a factor or run -> its factors
 };
+
+/// Whether sharding the factor exchanges statistics inside the operator. In the backward a maximum,
+/// minimum or product does, too: its gradient needs the reduced value, which the result, Partial
+/// then, does not hold.
+bool exchanges_statistics(const Factor& factor, bool backward);
+
+/// nullopt where the pieces are unequal or a shard reads beyond its direct neighbours.
+std::optional<Halo> halo(const Window& window, std::int64_t windows, std::int64_t pieces);
+
+/// The family of an operator that only its rule describes: a product of its first two operands that
+/// sums over a common factor is a kMatMul.
+OperatorFamily family_of(const Rule& rule);
 
 /// Builds a Rule for operands of these shapes. `text` is in the rule notation; an omitted optional
 /// operand is nullopt. `sizes` gives sizes of factors that no operand dimension determines

@@ -43,6 +43,7 @@ AxisUse operand_use(const Rule& rule, std::size_t operand, const Action& action)
     }
     case Action::Kind::kFactor:
     case Action::Kind::kRing:
+    case Action::Kind::kRoute:
       break;
   }
   const int dim = dimension_with(rule.operands[operand], action.factor, action.ring);
@@ -86,6 +87,10 @@ std::vector<Action> possible_actions(const Rule& rule) {
         rule.factors[at(factor.partner)].kind != FactorKind::kWhole) {
       actions.push_back({Action::Kind::kRing, factor.partner, number, -1});
     }
+  }
+  for (const Route& route : rule.routes) {
+    if (rule.factors[at(route.token)].size > 1 && rule.factors[at(route.expert)].size > 1)
+      actions.push_back({Action::Kind::kRoute, route.token, route.expert, -1});
   }
   for (std::size_t g = 0; g < rule.linear.size(); ++g) {
     actions.push_back({Action::Kind::kPass, -1, -1, static_cast<int>(g)});
@@ -174,7 +179,13 @@ std::string forbidden(const Rule& rule, const std::vector<Action>& actions, cons
     }
   }
   for (std::size_t f = 0; f < pieces.size(); ++f) {
-    if (rule.factors[f].size % pieces[f] == 0) continue;
+    const Factor& factor = rule.factors[f];
+    const bool window = factor.kind == FactorKind::kWindow && pieces[f] > 1;
+    if (window && !halo(factor.window, factor.size, pieces[f])) {
+      return "factor " + factor.name + " is cut into " + std::to_string(pieces[f]) +
+             " pieces, whose windows reach beyond their neighbours";
+    }
+    if (factor.size % pieces[f] == 0) continue;
     return "factor " + rule.factors[f].name + " of size " + std::to_string(rule.factors[f].size) +
            " is cut into " + std::to_string(pieces[f]) + " pieces";
   }
@@ -188,6 +199,26 @@ std::string forbidden(const Rule& rule, const std::vector<Action>& actions, cons
     }
   }
   return "";
+}
+
+/// Factors of one dimension may look alike from outside: takes the first combination of `matching`
+/// actions that the rule allows. Returns "" or what is wrong with the first one.
+std::string choose_actions(const Rule& rule,
+                           const std::vector<std::vector<Action>>& matching,
+                           const Sizes& mesh,
+                           std::vector<Action>& actions) {
+  std::string first;
+  std::vector<std::size_t> at_action(matching.size(), 0);
+  while (true) {
+    for (std::size_t axis = 0; axis < mesh.size(); ++axis)
+      actions[axis] = matching[axis][at_action[axis]];
+    const std::string wrong = forbidden(rule, actions, mesh);
+    if (wrong.empty()) return "";
+    if (first.empty()) first = wrong;
+    std::size_t axis = mesh.size();
+    while (axis > 0 && ++at_action[axis - 1] == matching[axis - 1].size()) at_action[--axis] = 0;
+    if (axis == 0) return first;
+  }
 }
 
 /// Reports placements that are not one per axis or not of this operand count.
@@ -257,12 +288,14 @@ void view_operator(Context& context,
   if (!well_formed(context, op, entry, pointer)) return;
   const std::vector<Action> possible = possible_actions(*op.rule);
   view.actions.assign(context.mesh.size(), Action{});
+  std::vector<std::vector<Action>> matching(context.mesh.size(), {Action{}});
   for (std::size_t axis = 0; axis < context.mesh.size(); ++axis) {
     if (context.mesh[axis] == 1) continue;
-    const auto found = std::find_if(possible.begin(), possible.end(), [&](const Action& action) {
-      return matches(context.graph, op, entry, axis, action);
-    });
-    if (found == possible.end()) {
+    matching[axis].clear();
+    for (const Action& action : possible) {
+      if (matches(context.graph, op, entry, axis, action)) matching[axis].push_back(action);
+    }
+    if (matching[axis].empty()) {
       context.report(pointer,
                      "what one axis can do in \"" + op.rule->text + "\"",
                      all_placements(entry),
@@ -270,9 +303,10 @@ void view_operator(Context& context,
                          context.plan.mesh.axes[axis]);
       return;
     }
-    view.actions[axis] = *found;
+    view.actions[axis] = matching[axis].front();
   }
-  if (const std::string wrong = forbidden(*op.rule, view.actions, context.mesh); !wrong.empty()) {
+  const std::string wrong = choose_actions(*op.rule, matching, context.mesh, view.actions);
+  if (!wrong.empty()) {
     context.report(pointer, "a strategy of the rule", all_placements(entry), wrong);
     return;
   }
@@ -337,8 +371,9 @@ std::vector<std::int64_t> local_factors(const Context& context,
   std::vector<std::int64_t> sizes;
   for (const Factor& factor : rule.factors) sizes.push_back(factor.size);
   for (std::size_t axis = 0; axis < context.mesh.size(); ++axis) {
-    const int factor = view.actions[axis].factor;
-    if (factor >= 0) sizes[at(factor)] /= context.mesh[axis];
+    const Action& action = view.actions[axis];
+    if (action.factor >= 0) sizes[at(action.factor)] /= context.mesh[axis];
+    if (action.kind == Action::Kind::kRoute) sizes[at(action.ring)] /= context.mesh[axis];
   }
   return sizes;
 }
@@ -419,6 +454,13 @@ OperatorTimes operator_times(const Context& context, OperatorId id) {
       work.bytes = 2 * (sum(in) + sum(out));
       times.backward = context.compute.time(work);
     } else if (backward) {
+      if (rule.product) {
+        std::int64_t gradients = 0;
+        for (std::size_t i = 0; i < in.size(); ++i) {
+          if (has_gradient(context.graph, op.inputs[i]) && !rule.operands[i].addend) ++gradients;
+        }
+        work.flops *= static_cast<double>(gradients);
+      }
       work.bytes = sum(out);
       for (std::size_t r = 0; r < out.size(); ++r) work.bytes += rule.results[r].saved ? out[r] : 0;
       for (std::size_t i = 0; i < in.size(); ++i) {
@@ -469,32 +511,73 @@ std::vector<InnerMove> inner_moves(const Context& context, OperatorId id) {
     moves.push_back({std::move(made), axes, hiding});
   };
   const std::vector<std::int64_t> sizes = local_factors(context, rule, view);
-  AxisSet statistic = 0;
-  for (std::size_t axis = 0; axis < context.mesh.size(); ++axis) {
-    const int factor = view.actions[axis].factor;
-    if (factor >= 0 && rule.factors[at(factor)].kind == FactorKind::kStatistic) {
-      statistic |= AxisSet{1} << axis;
+  const auto axes_cutting = [&](int factor) {
+    AxisSet axes = 0;
+    for (std::size_t axis = 0; axis < context.mesh.size(); ++axis) {
+      const Action& action = view.actions[axis];
+      if (action.factor == factor || action.ring == factor) axes |= AxisSet{1} << axis;
     }
-  }
-  if (statistic != 0) {
+    return axes;
+  };
+  const auto statistics = [&](bool in_backward, int count) {
+    AxisSet axes = 0;
+    for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+      if (exchanges_statistics(rule.factors[f], in_backward))
+        axes |= axes_cutting(static_cast<int>(f));
+    }
+    if (axes == 0) return;
     Bytes bytes = 4;
     for (const DimensionFactors& dimension : rule.operands[0].dims) {
-      for (const int factor : dimension) {
-        bytes *= rule.factors[at(factor)].kind == FactorKind::kStatistic ? 1 : sizes[at(factor)];
-      }
+      for (const int factor : dimension)
+        bytes *=
+            exchanges_statistics(rule.factors[at(factor)], in_backward) ? 1 : sizes[at(factor)];
     }
-    add(Collective::kAllReduce,
-        statistic,
-        false,
-        rule.statistic_forward,
-        bytes,
-        Hiding::kActivation);
-    add(Collective::kAllReduce,
-        statistic,
-        true,
-        rule.statistic_backward,
-        bytes,
-        Hiding::kActivation);
+    add(Collective::kAllReduce, axes, in_backward, count, bytes, Hiding::kActivation);
+  };
+  statistics(false, rule.statistic_forward);
+  statistics(true, rule.statistic_backward);
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (!op.inputs[i]) continue;
+    const Tensor& tensor = context.graph.tensor(*op.inputs[i]);
+    Bytes bytes = context.local_bytes(view.operands[i], *op.inputs[i]);
+    for (std::size_t dim = 0; dim < tensor.shape.size(); ++dim) {
+      const DimensionFactors& dimension = rule.operands[i].dims[dim];
+      if (dimension.size() != 1) continue;
+      const Factor& factor = rule.factors[at(dimension[0])];
+      const AxisSet axes = axes_cutting(dimension[0]);
+      if (factor.kind != FactorKind::kWindow || axes == 0) continue;
+      const std::int64_t pieces = factor.size / sizes[at(dimension[0])];
+      const std::int64_t extent = tensor.shape[dim] / pieces;
+      const Halo rows = halo(factor.window, factor.size, pieces).value_or(Halo{});
+      for (const std::int64_t count : {rows.before, rows.after}) {
+        if (count == 0) continue;
+        const Bytes moved = bytes / extent * count;
+        add(Collective::kPermute, axes, false, 1, moved, Hiding::kActivation);
+        if (tensor.has_gradient)
+          add(Collective::kPermute, axes, true, 1, moved, Hiding::kActivation);
+      }
+      bytes = bytes / extent * (extent + rows.before + rows.after);
+    }
+  }
+  AxisSet routed = 0;
+  int experts = -1;
+  for (std::size_t axis = 0; axis < context.mesh.size(); ++axis) {
+    if (view.actions[axis].kind != Action::Kind::kRoute) continue;
+    routed |= AxisSet{1} << axis;
+    experts = view.actions[axis].ring;
+  }
+  if (routed != 0) {
+    Bytes slots = 0;
+    for (std::size_t r = op.outputs.size(); r-- > 0;) {
+      if (holds(rule.results[r], experts))
+        slots = context.local_bytes(view.results[r], op.outputs[r]);
+    }
+    for (std::size_t i = op.inputs.size(); i-- > 0;) {
+      if (op.inputs[i] && holds(rule.operands[i], experts))
+        slots = context.local_bytes(view.operands[i], *op.inputs[i]);
+    }
+    add(Collective::kAllToAll, routed, false, 1, slots, Hiding::kActivation);
+    add(Collective::kAllToAll, routed, true, 1, slots, Hiding::kActivation);
   }
   for (std::size_t axis = 0; axis < context.mesh.size(); ++axis) {
     if (view.actions[axis].kind != Action::Kind::kRing) continue;

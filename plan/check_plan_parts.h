@@ -19,10 +19,10 @@ namespace meshplan::checking {
 
 /// What one mesh axis does in an operator, as the checker reads it off the placements.
 struct Action {
-  enum class Kind : std::uint8_t { kNone, kFactor, kRing, kPass };
+  enum class Kind : std::uint8_t { kNone, kFactor, kRing, kRoute, kPass };
   Kind kind = Kind::kNone;
-  int factor = -1;  ///< kFactor, kRing
-  int ring = -1;    ///< kRing
+  int factor = -1;  ///< kFactor, kRing, kRoute
+  int ring = -1;    ///< kRing; kRoute: the experts
   int group = -1;   ///< kPass: into Rule::linear
 };
 

@@ -1,68 +1,140 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaled dot-product attention with grouped heads, and rotary position embedding.
+// Scaled dot-product attention with grouped heads, and rotary position embedding. Operands have
+// four dimensions, [batch, heads, sequence, head size], or three, [batch, sequence, heads * size].
 #include "graph/ops/ops.h"
 
 namespace meshplan {
+namespace {
 
+/// The number of heads: dimension 1, or the attribute where heads and head size are one dimension.
+Result<std::int64_t> heads_of(const OperatorSpec& spec,
+                              std::size_t operand,
+                              const std::string& attribute) {
+  const Shape& shape = spec.inputs[operand]->shape;
+  if (shape.size() == 4) return shape[1];
+  auto heads = required_size(spec, attribute);
+  if (!heads) return heads;
+  if (shape[2] % *heads != 0)
+    return wrong("attribute \"" + attribute + "\" is " + std::to_string(*heads) +
+                 ", but it must divide the last dimension of operand " + std::to_string(operand) +
+                 " (shape " + shape_text(shape) + ")");
+  return heads;
+}
+
+/// Every device needs whole rows of the mask: its last dimension is private.
+Result<std::string> mask_dims(const Shape& mask) {
+  switch (mask.size()) {
+    case 2:
+      return std::string("~s .");
+    case 3:
+      return std::string("~(g q) ~s .");
+    case 4:
+      return std::string("~b ~(g q) ~s .");
+    default:
+      return wrong("Attention: the mask has " + std::to_string(mask.size()) +
+                   " dimensions, expected 2 to 4");
+  }
+}
+
+}  // namespace
+
+/// Attention: q, k, v, and optionally a mask, past keys and past values. With these the results are
+/// also all keys and all values; the sequence of the keys is then in two parts and stays whole.
 Result<Rule> make_attention(const OperatorSpec& spec) {
-  auto q = operand_shape(spec, 0);
-  if (!q) return fail(q.error());
-  auto k = operand_shape(spec, 1);
-  if (!k) return fail(k.error());
-  auto v = operand_shape(spec, 2);
-  if (!v) return fail(v.error());
-  if (q->size() != 4 || k->size() != 4 || v->size() != 4) {
-    return fail(ErrorCode::kUnsupported,
-                "",
-                "Attention takes q, k and v of shape [batch, heads, sequence, head size]");
+  std::size_t rank = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto shape = operand_shape(spec, i);
+    if (!shape) return fail(shape.error());
+    if (i == 0) rank = shape->size();
+    if (shape->size() != rank || rank < 3 || rank > 4) {
+      return fail(ErrorCode::kUnsupported,
+                  "",
+                  "Attention takes q, k and v of shape [batch, heads, sequence, head size] or all "
+                  "of shape [batch, sequence, heads * head size]");
+    }
   }
-  if ((*q)[1] % (*k)[1] != 0) {
-    return fail(ErrorCode::kValue,
-                "",
-                "Attention: the " + std::to_string((*q)[1]) +
-                    " query heads are no multiple of the " + std::to_string((*k)[1]) +
-                    " key heads");
-  }
+  auto heads = heads_of(spec, 0, "q_num_heads");
+  if (!heads) return fail(heads.error());
+  auto groups = heads_of(spec, 1, "kv_num_heads");
+  if (!groups) return fail(groups.error());
+  if (auto same = heads_of(spec, 2, "kv_num_heads"); !same) return fail(same.error());
+  if (*heads % *groups != 0)
+    return wrong("Attention: the " + std::to_string(*heads) +
+                 " query heads are no multiple of the " + std::to_string(*groups) + " key heads");
   auto causal = integer_attribute(spec, "is_causal", 0);
   if (!causal) return fail(causal.error());
-  std::string text = "b (g q) s e, b g t e, b g t f";
-  if (spec.inputs.size() > 3 && spec.inputs[3]) {
-    // every device needs whole rows of the mask: its last dimension is private
-    const std::size_t rank = spec.inputs[3]->shape.size();
-    if (rank < 2 || rank > 4)
-      return fail(
-          ErrorCode::kValue,
-          "",
-          "Attention: the mask has " + std::to_string(rank) + " dimensions, expected 2 to 4");
-    text += rank == 4 ? ", ~b ~(g q) ~s ." : rank == 3 ? ", ~(g q) ~s ." : ", ~s .";
+  if (spec.inputs.size() > 6)
+    return fail(ErrorCode::kUnsupported, "", "Attention takes at most 6 operands");
+  const bool past = has_operand(spec, 4) && has_operand(spec, 5);
+  if (!past && (has_operand(spec, 4) || has_operand(spec, 5)))
+    return fail(ErrorCode::kMissing, "", "Attention takes past keys and past values together");
+
+  RuleText text;
+  std::string saves = "x,y,z,out";
+  text.operand(rank == 4 ? "b (g q) s e" : "b s (g q e)");
+  text.operand(rank == 4 ? "b g t e" : "b t (g e)");
+  text.operand(rank == 4 ? "b g t f" : "b t (g f)");
+  text.result(rank == 4 ? "b (g q) s f" : "b s (g q f)");
+  if (has_operand(spec, 3)) {
+    auto dims = mask_dims(spec.inputs[3]->shape);
+    if (!dims) return fail(dims.error());
+    text.operand(*dims);
+    saves += ",3";
+  } else if (spec.inputs.size() > 3) {
+    text.operand("?");
   }
-  if (spec.inputs.size() > 4)
-    return fail(
-        ErrorCode::kUnsupported, "", "Attention with past keys and values is not supported");
-  text += " -> b (g q) s f ; ring:t=s whole:e,f saves:x,y,z,out flops:2*b*g*q*s*t*(e+f)";
-  auto rule = rule_from_text(spec, text, {{"g", (*k)[1]}, {"q", (*q)[1] / (*k)[1]}});
+  if (past) {
+    text.operand("b g p e").operand("b g p f").mark("whole", "p").mark("whole", "t");
+    saves += ",4,5";
+  } else {
+    text.modifier("ring:t=s");
+    for (std::size_t i = 4; i < spec.inputs.size(); ++i) text.operand("?");
+  }
+  if (past && spec.output_count > 1) {
+    const std::int64_t keys = spec.inputs[1]->shape[rank == 4 ? 2 : 1];
+    const Shape& earlier = spec.inputs[4]->shape;
+    if (earlier.size() != 4)
+      return wrong("operand 4 of shape " + shape_text(earlier) +
+                   " must be [batch, heads, sequence, head size]");
+    const std::string sequence = text.whole("n", keys + earlier[2]);
+    text.result("b g" + sequence + " e").result("b g" + sequence + " f");
+  }
+  text.mark("whole", "e").mark("whole", "f").size("g", *groups).size("q", *heads / *groups);
+  text.modifier("saves:" + saves);
+  text.modifier(past ? "flops:2*b*g*q*s*(p+t)*(e+f)" : "flops:2*b*g*q*s*t*(e+f)");
+  auto rule = text.bind(spec);
   if (!rule) return rule;
   rule->backward_factor = 2.5;
   rule->flops_scale = *causal != 0 ? 0.5 : 1.0;
   return rule;
 }
 
+/// RotaryEmbedding: the caches are half as wide and stand per position of the sequence, per batch
+/// and position, or in a table that operand 3 (positions) looks up. Linear in x.
 Result<Rule> make_rotary_embedding(const OperatorSpec& spec) {
   auto x = operand_shape(spec, 0);
   if (!x) return fail(x.error());
   auto cache = operand_shape(spec, 1);
   if (!cache) return fail(cache.error());
-  if (x->size() != 4)
+  if (x->size() != 3 && x->size() != 4)
     return fail(ErrorCode::kUnsupported,
                 "",
-                "RotaryEmbedding takes x of shape [batch, heads, sequence, head size]");
-  const bool positions = spec.inputs.size() > 3 && spec.inputs[3];
-  std::string text = positions            ? "b h s d, p e, p e, b s"
-                     : cache->size() == 3 ? "b h s d, b s e, b s e"
-                                          : "b h s d, s e, s e";
-  text += " -> b h s d ; whole:d,e";
-  if (positions) text += ",p";
-  return rule_from_text(spec, text + " lin:x saves:none");
+                "RotaryEmbedding takes x of shape [batch, heads, sequence, head size] or [batch, "
+                "sequence, heads * head size]");
+  auto heads = heads_of(spec, 0, "num_heads");
+  if (!heads) return fail(heads.error());
+  RuleText text;
+  const std::string dims = x->size() == 4 ? "b h s d" : "b s (h d)";
+  text.operand(dims).result(dims).size("h", *heads);
+  std::string table = cache->size() == 3 ? "b s e" : "s e";
+  if (has_operand(spec, 3)) {
+    table = "p e";
+    text.mark("whole", "p");
+  }
+  text.operand(table).operand(table);
+  if (has_operand(spec, 3)) text.operand("b s");
+  text.mark("whole", "d").mark("whole", "e").modifier("lin:x flops:3*b*h*s*d");
+  return text.modifier(has_operand(spec, 3) ? "saves:y,z,3" : "saves:y,z").bind(spec);
 }
 
 }  // namespace meshplan

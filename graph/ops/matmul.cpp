@@ -45,7 +45,9 @@ Result<Rule> make_gemm(const OperatorSpec& spec) {
   } else {
     text += ", ~n?";
   }
-  return rule_from_text(spec, text + " -> m n ; sum:k lin:x|y saves:x,y flops:2*m*k*n");
+  const bool bias = has_operand(spec, 2);
+  return rule_from_text(
+      spec, text + " -> m n ; sum:k lin:x|y" + (bias ? " add:z" : "") + " saves:x,y flops:2*m*k*n");
 }
 
 }  // namespace meshplan

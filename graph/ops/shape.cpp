@@ -89,7 +89,7 @@ Result<Rule> regroup(const OperatorSpec& spec, const Shape& from, const Shape& t
       text += " (" + inner.substr(1) + ")";
     }
   }
-  text += " ; lin:x saves:none";
+  text += " ; lin:x saves:none flops:0";
   if (!whole.empty()) text += " whole:" + whole;
   return rule_from_text(spec, text, given);
 }
@@ -105,12 +105,11 @@ std::int64_t product(const Shape& shape, std::size_t begin, std::size_t end) {
 Result<Rule> make_reshape(const OperatorSpec& spec) {
   auto from = operand_shape(spec, 0);
   if (!from) return fail(from.error());
-  auto shape = integers_attribute(spec, "shape");
+  auto shape = required_integers(spec, "shape");
   if (!shape) return fail(shape.error());
-  if (!*shape) return fail(ErrorCode::kMissing, "", "attribute \"shape\" is missing");
   auto allow_zero = integer_attribute(spec, "allowzero", 0);
   if (!allow_zero) return fail(allow_zero.error());
-  Shape to = **shape;
+  Shape to = *shape;
   const std::int64_t elements = element_count(*from);
   std::int64_t known = 1;
   std::optional<std::size_t> open;
@@ -199,23 +198,14 @@ Result<Rule> make_squeeze(const OperatorSpec& spec) {
 Result<Rule> make_unsqueeze(const OperatorSpec& spec) {
   auto from = operand_shape(spec, 0);
   if (!from) return fail(from.error());
-  auto axes = integers_attribute(spec, "axes");
+  auto axes = required_integers(spec, "axes");
   if (!axes) return fail(axes.error());
-  if (!*axes) return fail(ErrorCode::kMissing, "", "attribute \"axes\" is missing");
-  const std::size_t rank = from->size() + (*axes)->size();
-  std::vector<bool> added(rank);
-  for (const std::int64_t axis : **axes) {
-    auto d = dimension_number(axis, rank, "axes");
-    if (!d) return fail(d.error());
-    if (added[*d])
-      return fail(ErrorCode::kValue,
-                  "",
-                  "attribute \"axes\" names dimension " + std::to_string(axis) + " twice");
-    added[*d] = true;
-  }
+  const std::size_t rank = from->size() + axes->size();
+  auto added = axes_attribute(spec, rank);
+  if (!added) return fail(added.error());
   Shape to;
   std::size_t next = 0;
-  for (std::size_t d = 0; d < rank; ++d) to.push_back(added[d] ? 1 : (*from)[next++]);
+  for (std::size_t d = 0; d < rank; ++d) to.push_back((**added)[d] ? 1 : (*from)[next++]);
   return regroup(spec, *from, to);
 }
 
@@ -243,16 +233,15 @@ Result<Rule> make_transpose(const OperatorSpec& spec) {
                     std::to_string(static_cast<std::int64_t>(from->size()) - 1));
   std::string text = factor_list("x", from->size()) + " ->";
   for (const std::int64_t d : order) text += " x" + std::to_string(d);
-  return rule_from_text(spec, text + " ; lin:x saves:none");
+  return rule_from_text(spec, text + " ; lin:x saves:none flops:0");
 }
 
 Result<Rule> make_expand(const OperatorSpec& spec) {
   auto from = operand_shape(spec, 0);
   if (!from) return fail(from.error());
-  auto shape = integers_attribute(spec, "shape");
+  auto shape = required_integers(spec, "shape");
   if (!shape) return fail(shape.error());
-  if (!*shape) return fail(ErrorCode::kMissing, "", "attribute \"shape\" is missing");
-  Shape to = **shape;
+  Shape to = *shape;
   if (to.size() < from->size()) to.insert(to.begin(), from->size() - to.size(), 1);
   const std::size_t added = to.size() - from->size();
   std::string operand, result;
@@ -275,7 +264,7 @@ Result<Rule> make_expand(const OperatorSpec& spec) {
     result += " " + name;
     sizes[name] = out;
   }
-  return rule_from_text(spec, operand + " ->" + result + " ; lin:x saves:none", sizes);
+  return rule_from_text(spec, operand + " ->" + result + " ; lin:x saves:none flops:0", sizes);
 }
 
 }  // namespace meshplan

@@ -47,8 +47,7 @@ std::string factors_text(const Rule& rule) {
         text += ":whole";
         break;
       case FactorKind::kWindow:
-      case FactorKind::kRoute:
-        text += ":?";
+        text += ":shift";
         break;
     }
     text += "=" + std::to_string(factor.size);

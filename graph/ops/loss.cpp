@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses over a dimension of classes. The mean is a sum over tokens, each divided by the global
+// number (or weight) of the labels that count.
+#include "graph/ops/ops.h"
+
+namespace meshplan {
+namespace {
+
+struct Loss {
+  std::string saves;
+  int statistics = 0;              ///< exchanged forward; the backward has all it needs
+  int workspace_bytes = 0;         ///< per score
+  bool log_probabilities = false;  ///< may be asked for as a second result
+};
+
+/// Scores, labels (the scores' shape without the class dimension), and per-class weights. The class
+/// dimension is 1 as in ONNX, or `axis`.
+Result<Rule> loss(const OperatorSpec& spec, const Loss& how) {
+  auto scores = operand_shape(spec, 0);
+  if (!scores) return fail(scores.error());
+  auto axis = axis_attribute(spec, 1);
+  if (!axis) return fail(axis.error());
+  auto reduction = choice_attribute(spec, "reduction", "mean", {"mean", "sum", "none"});
+  if (!reduction) return fail(reduction.error());
+  RuleText text;
+  std::string tokens, all;
+  for (std::size_t d = 0; d < scores->size(); ++d) {
+    const std::string name = d == *axis ? "v" : "t" + std::to_string(d);
+    all += " " + name;
+    if (d == *axis) continue;
+    tokens += " " + name;
+    if (*reduction != "none") text.mark("sum", name);
+  }
+  text.operand(all).operand(tokens).operand("v?").mark("stat", "v");
+  text.result(*reduction == "none" ? tokens : "");
+  if (how.log_probabilities && spec.output_count == 2) text.result(all);
+  auto rule = text.modifier("saves:" + how.saves + (has_operand(spec, 2) ? ",z" : "")).bind(spec);
+  if (!rule) return rule;
+  rule->statistic_forward = how.statistics;
+  rule->workspace_bytes = how.workspace_bytes;
+  return rule;
+}
+
+}  // namespace
+
+/// Maximum, sum of exponentials and the label's score are exchanged; the softmax is held in fp32.
+Result<Rule> make_cross_entropy(const OperatorSpec& spec) {
+  return loss(spec, {"x,y", 3, 4, true});
+}
+
+/// Picks the label's log-probability: its gradient needs the labels alone.
+Result<Rule> make_negative_log_likelihood(const OperatorSpec& spec) {
+  return loss(spec, {"y", 1, 0, false});
+}
+
+}  // namespace meshplan
