@@ -3,7 +3,7 @@
 // dimension of every operand and result is a product of factors, major to minor. Strategies,
 // placements, gradients, local shapes, FLOPs and the plan checker derive from it.
 //
-// Notation (README.md): `b s h, h f -> b s f ; sum:h lin:x|y flops:2*b*s*h*f`.
+// Notation (docs/rules.md): `b s h, h f -> b s f ; sum:h lin:x|y flops:2*b*s*h*f`.
 #pragma once
 
 #include <cstdint>

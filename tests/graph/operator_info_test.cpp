@@ -220,5 +220,52 @@ TEST_CASE("the states of a tensor: six per axis for an activation of three dimen
   CHECK(local_shape({5, 12}, state, mesh) == std::vector<std::int64_t>{5, 2});
 }
 
+TEST_CASE("a window reads no further than the neighbours") {
+  const std::string text = "b s -> b s ; shift:s(3,1,1,1)";
+  const Rule rule = info_of(text, {{{1, 12}}}, {2}).rule();
+  CHECK(rule.factors[1].window == Window{12, 3, 1, 1, 1});
+  CHECK(halo(rule.factors[1].window, 12, 3) == Halo{1, 1});
+  CHECK(halo(rule.factors[1].window, 12, 12) == Halo{1, 1});
+  CHECK_FALSE(halo(rule.factors[1].window, 12, 5).has_value());  // unequal pieces
+  CHECK(labels(info_of(text, {{{1, 12}}}, {4})) == std::vector<std::string>{"s", "none"});
+  // causal: nothing of what follows; as wide as a shard is still the neighbour, wider is not
+  const std::string causal = "s -> s ; shift:s(4,1,3,0)";
+  CHECK(halo(info_of(causal, {{{12}}}, {2}).rule().factors[0].window, 12, 4) == Halo{3, 0});
+  CHECK(labels(info_of(causal, {{{12}}}, {4})) == std::vector<std::string>{"s", "none"});
+  CHECK(labels(info_of(causal, {{{12}}}, {6})) == std::vector<std::string>{"none"});
+  // stride 2 halves: [16] -> [8]; windows of two positions need no halo
+  const OperatorInfo halves = info_of("s -> s ; shift:s(2,2,0,0)", {{{16}}}, {4});
+  CHECK(halves.rule().results[0].shape == std::vector<std::int64_t>{8});
+  CHECK(halo(halves.rule().factors[0].window, 8, 4) == Halo{0, 0});
+  CHECK(halves.local_factors(halves.strategies()[0]) == std::vector<std::int64_t>{2});
+  // without padding the shards drift apart: [34] -> [32], both divide by 2
+  CHECK(halo(Window{34, 3, 1, 0, 0}, 32, 2) == Halo{1, 1});
+  // the extent must divide, too
+  CHECK_FALSE(halo(Window{9, 2, 1, 0, 0}, 8, 2).has_value());
+}
+
+TEST_CASE("a route cuts tokens on one side and experts on the other") {
+  const std::string text =
+      "(g s) d, (g s) . -> e (g c) d ; whole:s route:g=e route:s=e lin:x saves:y";
+  const std::map<std::string, std::int64_t> sizes = {{"g", 2}, {"e", 4}, {"c", 3}};
+  const Shapes shapes = {{{8, 6}}, {{8, 2}}};
+  const OperatorInfo one = info_of(text, shapes, {2}, sizes);
+  CHECK(labels(one) == std::vector<std::string>{"g", "g>e", "d", "e", "partial", "none"});
+  const Strategy route = strategy_of(one, "g>e");
+  CHECK(state_text(one.operand_state(route, 0, true), 1) == "S(0)");
+  CHECK(state_text(one.operand_state(route, 1, false), 1) == "S(0)");
+  CHECK(state_text(one.result_state(route, 0), 1) == "S(0)");
+  CHECK(state_text(one.result_state(strategy_of(one, "g"), 0), 1) == "S(1)");
+  CHECK(state_text(one.operand_state(strategy_of(one, "e"), 0, true), 1) == "R/P");
+  CHECK(one.local_factors(route) == std::vector<std::int64_t>{1, 4, 6, 2, 3});
+  // tokens within a group go to experts once the groups are cut
+  const OperatorInfo two = info_of(text, shapes, {2, 2}, sizes);
+  CHECK(has(two, "g,s>e"));
+  CHECK(has(two, "g>e,s>e"));
+  CHECK_FALSE(has(two, "none,s>e"));
+  CHECK_FALSE(has(two, "s>e,g"));
+  CHECK_FALSE(has(two, "g>e,g"));
+}
+
 }  // namespace
 }  // namespace meshplan

@@ -473,5 +473,227 @@ TEST_CASE("what does not fit is named") {
       "[batch, heads, sequence, head size]");
 }
 
+TEST_CASE("every family says what does not fit") {
+  struct Row {
+    OperatorExample example;
+    std::string says;
+  };
+  const std::vector<Row> rows = {
+      {{"Conv", {{{2, 4}}, {{6, 4}}}, {}, 1, ""},
+       "[batch, channels, 1 to 3 dimensions], got [2, 4]"},
+      {{"Conv", {{{2, 4, 8}}, {{6, 4}}}, {}, 1, ""}, "has 2 dimensions, expected 3"},
+      {{"Conv", {{{2, 4, 8}}, {{6, 2, 3}}}, {{"group", number(3)}}, 1, ""}, "must divide the 4"},
+      {{"Conv", {{{2, 4, 8}}, {{6, 3, 3}}}, {}, 1, ""}, "\"c\" is 4 elsewhere"},
+      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"kernel_shape", list({5})}}, 1, ""},
+       "\"kernel_shape\" is [5]"},
+      {{"Conv", {{{2, 4, 8}}, {{6, 4, 9}}}, {}, 1, ""}, "a window of width 9 does not fit"},
+      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"strides", list({0})}}, 1, ""},
+       "holds 0, expected 1"},
+      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"pads", list({1})}}, 1, ""}, "1 entries, expected 2"},
+      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"auto_pad", text("SAME")}}, 1, ""}, "\"SAME_UPPER\""},
+      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}, {{5}}}, {}, 1, ""}, "elsewhere"},
+      {{"MaxPool", {{{2, 4, 8}}}, {}, 1, ""}, "\"kernel_shape\" is missing"},
+      {{"LpPool", {{{2, 4, 8}}}, {{"kernel_shape", list({2})}}, 2, ""}, "has 1 output(s), got 2"},
+      {{"GlobalMaxPool", {{{4}}}, {}, 1, ""}, "[batch, channels, ...], got [4]"},
+      {{"Concat", {{{4}}, {{4}}}, {}, 1, ""}, "\"axis\" is missing"},
+      {{"Concat", {{{4, 8}}, {{4}}}, {{"axis", number(0)}}, 1, ""}, "operand 1 has 1 dimensions"},
+      {{"Concat", {{{4, 8}}, {{4, 7}}}, {{"axis", number(0)}}, 1, ""}, "elsewhere"},
+      {{"Concat", {}, {{"axis", number(0)}}, 1, ""}, "operand 0 of Concat is missing"},
+      {{"Split", {{{7}}}, {{"num_outputs", number(3)}}, 2, ""}, "but there are 2 outputs"},
+      {{"Split", {{{3}}}, {}, 4, ""}, "cannot be split into 4 parts"},
+      {{"Split", {{{8}}}, {{"split", list({4, 5})}}, 2, ""},
+       "do not add up to dimension 0 of size 8"},
+      {{"Split", {{{8}}}, {{"split", list({9, -1})}}, 2, ""}, "cannot be split"},
+      {{"Split", {{{8}}}, {{"split", list({4, 4})}}, 3, ""}, "has 2 output(s), got 3"},
+      {{"Slice", {{{8}}}, {{"starts", list({0})}}, 1, ""}, "\"ends\" is missing"},
+      {{"Slice", {{{8}}}, {{"starts", list({0})}, {"ends", list({1, 2})}}, 1, ""},
+       "\"ends\" has 2 entries, \"starts\" has 1"},
+      {{"Slice", {{{8}}}, {{"starts", list({4})}, {"ends", list({2})}}, 1, ""}, "is empty"},
+      {{"Slice",
+        {{{8}}},
+        {{"starts", list({4})}, {"ends", list({2})}, {"steps", list({0})}},
+        1,
+        ""},
+       "\"steps\" holds 0"},
+      {{"Slice", {{{8}}}, {{"starts", list({0, 0})}, {"ends", list({2, 2})}}, 1, ""},
+       "operand 0 has 1 dimensions"},
+      {{"Slice",
+        {{{8, 8}}},
+        {{"starts", list({0, 0})}, {"ends", list({2, 2})}, {"axes", list({1, -1})}},
+        1,
+        ""},
+       "twice"},
+      {{"Pad", {{{8}}}, {}, 1, ""}, "\"pads\" is missing"},
+      {{"Pad", {{{8}}}, {{"pads", list({1})}}, 1, ""}, "1 entries, expected 2"},
+      {{"Pad", {{{8}}}, {{"pads", list({-8, 0})}}, 1, ""}, "leaves nothing of dimension 0"},
+      {{"Pad", {{{8}}}, {{"pads", list({8, 0})}, {"mode", text("reflect")}}, 1, ""},
+       "more than mode \"reflect\""},
+      {{"Pad", {{{8}}}, {{"pads", list({1, 0})}, {"mode", text("mirror")}}, 1, ""}, "\"wrap\""},
+      {{"Pad", {{{8}}}, {{"pads", list({std::int64_t{1} << 62, 0})}}, 1, ""}, "exceeds 64 bits"},
+      {{"Tile", {{{8}}}, {{"repeats", list({1, 2})}}, 1, ""}, "2 entries, expected 1"},
+      {{"Tile", {{{8}}}, {{"repeats", list({0})}}, 1, ""}, "expected 1 or more"},
+      {{"Tile", {{{8}}}, {{"repeats", list({std::int64_t{1} << 61})}}, 1, ""}, "exceeds 64 bits"},
+      {{"TopK", {{{8}}}, {}, 2, ""}, "\"k\" is missing"},
+      {{"TopK", {{{8}}}, {{"k", number(9)}}, 2, ""}, "but dimension 0 has size 8"},
+      {{"TopK", {{{8}}}, {{"k", number(0)}}, 2, ""}, "expected 1 or more"},
+      {{"TopK", {{{8}}}, {{"k", number(2)}}, 1, ""}, "has 2 output(s), got 1"},
+      {{"CumSum", {{{8}}}, {}, 1, ""}, "\"axis\" is missing"},
+      {{"ArgMax", {{{}}}, {}, 1, ""}, "attribute \"axis\" is 0"},
+      {{"NonZero", {{{8}}}, {{"size", number(9)}}, 1, ""}, "expected 1 to 8"},
+      {{"OneHot", {{{8}}}, {}, 1, ""}, "\"depth\" is missing"},
+      {{"OneHot", {{{8}}}, {{"depth", number(4)}, {"axis", number(2)}}, 1, ""}, "from -2 to 1"},
+      {{"Range", {}, {}, 1, ""}, "\"limit\" is missing"},
+      {{"Range", {}, {{"limit", number(4)}, {"delta", number(0)}}, 1, ""}, "\"delta\" is 0"},
+      {{"Range", {}, {{"limit", number(-4)}}, 1, ""}, "Range is empty"},
+      {{"Range", {}, {{"limit", real(1e300)}}, 1, ""}, "too many elements"},
+      {{"ConstantOfShape", {}, {}, 1, ""}, "\"shape\" is missing"},
+      {{"RandomNormal", {}, {{"shape", list({4, 0})}}, 1, ""}, "entry 1 is 0"},
+      {{"Constant", {}, {{"value_ints", text("x")}}, 1, ""}, "must be a list of numbers"},
+      {{"Multinomial", {{{4, 8}}}, {{"sample_size", number(0)}}, 1, ""}, "expected 1 or more"},
+      {{"Trilu", {{{8}}}, {}, 1, ""}, "at least two dimensions"},
+      {{"Max", {}, {}, 1, ""}, "at least one operand"},
+      {{"Sum", {{{4}}, {{3}}}, {}, 1, ""}, "elsewhere"},
+      {{"CastLike", {{{4}}}, {}, 1, ""}, "operand 1 of CastLike is missing"},
+      {{"GatherElements", {{{4, 8}}, {{4}}}, {}, 1, ""}, "need as many dimensions"},
+      {{"GatherElements", {{{4, 8}}, {{2, 9}}}, {}, 1, ""}, "larger than operand 0's 8"},
+      {{"GatherND", {{{4, 8}}, {{2, 3}}}, {}, 1, ""}, "has 2 dimensions to index"},
+      {{"GatherND", {{{4, 8}}, {{4, 1}}}, {{"batch_dims", number(2)}}, 1, ""}, "expected 0 to 1"},
+      {{"GatherND", {{{4, 8}}, {{}}}, {}, 1, ""}, "\"batch_dims\" is 0"},
+      {{"ScatterND", {{{4, 8}}, {{2, 1}}, {{2, 7}}}, {}, 1, ""}, "elsewhere"},
+      {{"ScatterND", {{{4, 8}}, {{2, 1}}, {{2, 8}}}, {{"reduction", text("sub")}}, 1, ""},
+       "\"none\", \"add\""},
+      {{"ScatterElements", {{{4, 8}}, {{4, 2}}, {{4, 3}}}, {{"axis", number(1)}}, 1, ""},
+       "elsewhere"},
+      {{"Einsum", {{{4, 8}}}, {}, 1, ""}, "\"equation\" is missing"},
+      {{"Einsum", {{{4, 8}}}, {{"equation", text("ij,jk->ik")}}, 1, ""},
+       "2 terms, but there are 1"},
+      {{"Einsum", {{{4, 4}}}, {{"equation", text("ii->i")}}, 1, ""}, "diagonals are not supported"},
+      {{"Einsum", {{{4, 8}}}, {{"equation", text("ij->k")}}, 1, ""}, "\"k\" is in the result"},
+      {{"Einsum", {{{4, 8}}}, {{"equation", text("i1->i")}}, 1, ""}, "found \"1\""},
+      {{"Einsum", {{{4, 8}}}, {{"equation", text("ij->...j")}}, 1, ""}, "no operand has"},
+      {{"GroupNormalization", {{{2, 8}}, {{8}}, {{8}}}, {}, 1, ""}, "\"num_groups\" is missing"},
+      {{"GroupNormalization", {{{2, 8}}, {{8}}, {{8}}}, {{"num_groups", number(3)}}, 1, ""},
+       "must divide the 8 channels"},
+      {{"InstanceNormalization", {{{2}}, {{2}}, {{2}}}, {}, 1, ""}, "[batch, channels, ...]"},
+      {{"MeanVarianceNormalization", {{{2, 3}}}, {}, 1, ""}, "\"axes\" is missing"},
+      {{"ReduceSum", {{{2, 3}}}, {{"axes", list({1, -1})}}, 1, ""}, "twice"},
+      {{"ReduceL2", {{{2, 3}}}, {{"axes", list({2})}}, 1, ""}, "from -2 to 1"},
+      {{"NegativeLogLikelihoodLoss", {{{4, 8}}, {{5}}}, {}, 1, ""}, "elsewhere"},
+      {{"NegativeLogLikelihoodLoss", {{{4, 8}}, {{4}}}, {}, 2, ""}, "has 1 output(s), got 2"},
+      {{"MoEDispatch", {{{16, 6}}, {{16, 2}}}, {}, 1, ""}, "\"num_experts\" is missing"},
+      {{"MoEDispatch", {{{16}}, {{16, 2}}}, {{"num_experts", number(4)}}, 1, ""},
+       "[tokens, width]"},
+      {{"MoEDispatch", {{{16, 6}}, {{16}}}, {{"num_experts", number(4)}}, 1, ""},
+       "[tokens, top_k]"},
+      {{"MoEDispatch",
+        {{{16, 6}}, {{16, 2}}},
+        {{"num_experts", number(4)}, {"groups", number(3)}},
+        1,
+        ""},
+       "must divide the 16 tokens"},
+      {{"MoEDispatch",
+        {{{16, 6}}, {{16, 2}}},
+        {{"num_experts", number(4)}, {"top_k", number(3)}},
+        1,
+        ""},
+       "\"top_k\" is 3"},
+      {{"MoEDispatch",
+        {{{16, 6}}, {{16, 2}}},
+        {{"num_experts", number(4)}, {"capacity_factor", real(-1)}},
+        1,
+        ""},
+       "above 0"},
+      {{"MoECombine", {{{4, 16, 6}}, {{16, 2}}, {{16, 3}}}, {}, 1, ""},
+       "must have operand 1's shape"},
+      {{"MoECombine", {{{4, 15, 6}}, {{16, 2}}}, {{"groups", number(2)}}, 1, ""}, "the 15 slots"},
+      {{"GroupedMatMul", {{{4, 16, 6}}, {{4, 5, 6}}}, {}, 1, ""}, "\"d\" is 6 elsewhere"},
+      {{"Attention", {{{2, 4, 8}}, {{2, 4, 8}}, {{2, 4, 8}}}, {}, 1, ""},
+       "\"q_num_heads\" is missing"},
+      {{"Attention",
+        {{{2, 4, 8}}, {{2, 4, 8}}, {{2, 4, 8}}},
+        {{"q_num_heads", number(3)}, {"kv_num_heads", number(2)}},
+        1,
+        ""},
+       "must divide the last dimension of operand 0"},
+      {{"Attention",
+        {{{1, 4, 4, 2}}, {{1, 4, 4, 2}}, {{1, 4, 4, 2}}, std::nullopt, {{1, 4, 4, 2}}},
+        {},
+        1,
+        ""},
+       "past keys and past values together"},
+      {{"RotaryEmbedding", {{{2, 4, 8}}, {{4, 1}}, {{4, 1}}}, {}, 1, ""},
+       "\"num_heads\" is missing"},
+      {{"Dropout", {{{4}}}, {}, 3, ""}, "has 1 output(s), got 3"},
+      {{"Relu", {{{4}}, {{4}}}, {}, 1, ""}, "takes at most 1 operands, got 2"},
+      {{"Relu", {}, {}, 1, ""}, "operand 0 is missing"},
+      {{"Relu", {std::nullopt}, {}, 1, ""}, "operand 0 is missing"},
+  };
+  for (const Row& row : rows) {
+    const auto typed = infer_operator(spec_of(row.example));
+    INFO(row.example.type << ": " << row.says);
+    REQUIRE_FALSE(typed.has_value());
+    INFO(typed.error().message);
+    CHECK(typed.error().message.find(row.says) != std::string::npos);
+    CHECK(typed.error().where.empty());
+  }
+}
+
+TEST_CASE("further results have types of their own") {
+  const auto types = [](OperatorSpec spec) {
+    const auto typed = infer_operator(spec);
+    if (!typed) FAIL(typed.error().message);
+    std::string names;
+    for (const TensorType& output : typed->outputs)
+      names += (names.empty() ? "" : " ") + std::string(dtype_name(output.dtype));
+    return names;
+  };
+  CHECK(types(spec_of({"TopK", {{{8}}}, {{"k", number(2)}}, 2, ""})) == "bf16 int64");
+  CHECK(types(spec_of({"Dropout", {{{8}}}, {}, 2, ""})) == "bf16 bool");
+  CHECK(types(spec_of({"LayerNormalization", {{{8}}, {{8}}}, {}, 3, ""})) == "bf16 fp32 fp32");
+  CHECK(types(spec_of({"Unique", {{{8}}}, {}, 2, ""})) == "bf16 int64");
+  CHECK(types(spec_of({"Range", {}, {{"limit", number(4)}}, 1, ""})) == "int64");
+  CHECK(types(spec_of({"Constant", {}, {{"value_int", number(4)}}, 1, ""})) == "int64");
+  CHECK(types(spec_of({"ConstantOfShape", {}, {{"shape", list({2})}}, 1, ""})) == "fp32");
+  CHECK(types(spec_of({"Bernoulli", {{{8}}}, {}, 1, ""})) == "bf16");
+  CHECK(types(spec_of({"Bernoulli", {{{8}}}, {{"dtype", text("bool")}}, 1, ""})) == "bool");
+  CHECK(types(spec_of({"Multinomial", {{{2, 8}}}, {}, 1, ""})) == "int32");
+  OperatorSpec like = spec_of({"CastLike", {{{8}}, {{}}}, {}, 1, ""});
+  like.inputs[1]->dtype = DType::kFp16;
+  CHECK(types(like) == "fp16");
+}
+
+TEST_CASE("a cast is linear to wider floating types only") {
+  const auto linear = [](DType from, const char* to) {
+    OperatorSpec spec = spec_of({"Cast", {{{8}}}, {{"to", text(to)}}, 1, ""});
+    spec.inputs[0]->dtype = from;
+    const auto typed = infer_operator(spec);
+    REQUIRE(typed.has_value());
+    return !typed->rule->linear.empty();
+  };
+  CHECK(linear(DType::kBf16, "fp32"));
+  CHECK(linear(DType::kFp16, "fp64"));
+  CHECK(linear(DType::kFp8E4M3, "bf16"));
+  CHECK(linear(DType::kFp32, "fp32"));
+  CHECK_FALSE(linear(DType::kFp32, "bf16"));
+  CHECK_FALSE(linear(DType::kFp16, "bf16"));
+  CHECK_FALSE(linear(DType::kBf16, "int32"));
+  CHECK_FALSE(linear(DType::kInt32, "int64"));
+  CHECK_FALSE(linear(DType::kBool, "fp32"));
+}
+
+TEST_CASE("a rule of one's own that contracts is a matrix product") {
+  const auto family = [](const std::string& rule) {
+    OperatorSpec spec = spec_of({"Custom", {{{4, 8}}, {{8, 6}}}, {}, 1, ""});
+    spec.rule = rule;
+    const auto typed = infer_operator(spec);
+    if (!typed) FAIL(typed.error().message);
+    return typed->rule->family;
+  };
+  CHECK(family("m k, k n -> m n ; sum:k lin:x|y") == OperatorFamily::kMatMul);
+  CHECK(family("m k, k n -> m n ; sum:k") == OperatorFamily::kOther);
+  CHECK(family("m k, k n -> m k n ; lin:x|y") == OperatorFamily::kOther);
+  CHECK(family("m k, k n -> m n ; max:k") == OperatorFamily::kOther);
+}
+
 }  // namespace
 }  // namespace meshplan

@@ -84,6 +84,16 @@ TEST_CASE("wrong notation is an error with its column") {
            {"b -> b ; lin:z", 10, "\"z\" names no operand"},
            {"b -> b ; saves:7", 10, "\"7\" names no operand"},
            {"b -> b ; ring:b", 10, "expected \"ring:t=s\""},
+           {"b -> b ; shift:b", 10, "expected \"shift:s(width,stride,before,after)\""},
+           {"b -> b ; shift:b(0)", 10, "expected \"shift:s(width,stride,before,after)\""},
+           {"b -> b ; shift:b(3,x)", 10, "expected \"shift:s(width,stride,before,after)\""},
+           {"b -> b ; shift:z(3)", 10, "\"z\" is no factor of this rule"},
+           {"b -> b ; shift:b(3) shift:b(3)", 21, "\"b\" has two windows"},
+           {"b -> b ; shift:b(3) stat:b", 21, "\"b\" has a window (shift) already"},
+           {"(b) -> b ; shift:b(3)", 12, "cannot share its dimension"},
+           {"b -> b ; route:b", 10, "expected \"route:t=e\""},
+           {"b -> b ; route:b=b", 10, "\"route\" takes two factors"},
+           {"b -> b ; add:z", 10, "\"z\" names no operand"},
            {"b -> c..", 6, "the length of run \"c..\" cannot be told"},
        }) {
     INFO(row.text);
@@ -101,6 +111,14 @@ TEST_CASE("wrong notation is an error with its column") {
         "or whole:b)");
   CHECK(error_of("a b -> a b ; sum:b", two) ==
         "rule \"a b -> a b ; sum:b\": factor \"b\" is reduced, but a result has it");
+  CHECK(error_of("a b -> ; sum:a max:b", two) ==
+        "rule \"a b -> ; sum:a max:b\": a result cannot be Partial in two ways (sum and max)");
+  CHECK(error_of("a b -> a ; max:b lin:x", two) ==
+        "rule \"a b -> a ; max:b lin:x\": a result cannot be Partial in two ways (sum and max)");
+  CHECK(error_of("a b -> a ; shift:b(3)", two).find("an operand and every result must have it") !=
+        std::string::npos);
+  CHECK(error_of("a -> a ; shift:a(9,1,0,0)", one)
+            .find("does not fit into dimension \"a\" of size 8") != std::string::npos);
   CHECK(error_of("a a -> a", {{{4, 4}}}) ==
         "rule \"a a -> a\": factor \"a\" stands twice in one operand");
 }
