@@ -59,9 +59,11 @@ std::string findings_text(const Plan& plan, const std::vector<Finding>& findings
 }
 
 int run_check(const CheckCommandOptions& options, const CommonOptions& common) {
+  if (auto done = check_inputs(std::vector{options.plan, options.graph, options.cluster}); !done)
+    return report(done.error());
   auto plan_text = read_file(options.plan);
   if (!plan_text) return report(plan_text.error());
-  auto plan = read_plan(*plan_text, options.plan);
+  auto plan = read_plan(*plan_text, input_name(options.plan));
   if (!plan) return report(plan.error());
   auto cluster = load_cluster(options.cluster);
   if (!cluster) return report(cluster.error());
@@ -79,7 +81,7 @@ int run_check(const CheckCommandOptions& options, const CommonOptions& common) {
   }
   auto graph_text = read_file(options.graph);
   if (!graph_text) return report(graph_text.error());
-  auto document = read_graph_document(*graph_text, options.graph);
+  auto document = read_graph_document(*graph_text, input_name(options.graph));
   if (!document) return report(document.error());
   const auto unknown = plan->options.others.find("unknown_operators");
   GraphOptions graph_options;

@@ -519,7 +519,7 @@ Result<Cluster> load_cluster(const std::string& name_or_path) {
   }
   const Result<std::string> text = read_file(path);
   if (!text) return fail(text.error());
-  return parse_cluster(*text, path == "-" ? "standard input" : path);
+  return parse_cluster(*text, input_name(path));
 }
 
 }  // namespace meshplan

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/command.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -18,11 +20,24 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include "lib/nearest_name.h"
+
 namespace meshplan {
 namespace {
 
+/// A whole number without sign that fits into 64 bits; "" or what is wrong with it.
+std::string check_seed(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = status == std::errc() && end == text.data() + text.size();
+  return whole ? "" : "expected an integer from 0 to 2^64 - 1, found " + text;
+}
+
 void add_common_options(CLI::App& app, CommonOptions& common) {
   app.add_option("-o,--output", common.output, "Write the result to FILE (\"-\": standard output)")
+      ->check([](const std::string& path) {
+        return std::string(path.empty() ? "expected the name of a file or \"-\"" : "");
+      })
       ->type_name("FILE");
   app.add_option("--format", common.format, "Format of the printed result")
       ->check(CLI::IsMember({"text", "json", "markdown"}))
@@ -38,6 +53,7 @@ void add_common_options(CLI::App& app, CommonOptions& common) {
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--seed", common.seed, "Seed of everything random")
+      ->check(check_seed)
       ->type_name("N")
       ->capture_default_str();
 }
@@ -50,9 +66,68 @@ void set_up_logging(const CommonOptions& common) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+/// Names of options ("--mesh") or sub-commands that `app` and those above it understand.
+std::vector<std::string> known_words(const CLI::App& app, bool options) {
+  std::vector<std::string> words;
+  if (!options) {
+    for (const CLI::App* sub : app.get_subcommands({})) words.push_back(sub->get_name());
+    return words;
+  }
+  for (const CLI::App* level = &app; level != nullptr; level = level->get_parent()) {
+    for (const CLI::Option* option : level->get_options()) {
+      for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+    }
+  }
+  return words;
+}
+
+/// What is wrong with the command line, on one line.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  std::string path = "meshplan";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    path += " " + command->get_name();
+  }
+  std::string message = error.what();
+  for (const CLI::App* level = command; level != nullptr; level = level->get_parent()) {
+    const std::vector<std::string> rest = level->remaining();
+    if (rest.empty()) continue;
+    const auto looks_like_option = [](const std::string& word) {
+      return word.size() > 1 && word.front() == '-';
+    };
+    // where a command is missing, the first word was meant to be one
+    const bool is_command = !level->get_subcommands({}).empty() && !looks_like_option(rest.front());
+    const auto option = std::find_if(rest.begin(), rest.end(), looks_like_option);
+    const bool is_option = !is_command && option != rest.end();
+    const std::string word = is_option ? option->substr(0, option->find('=')) : rest.front();
+    message = (is_option    ? "there is no option \""
+               : is_command ? "there is no command \""
+                            : "nothing expects the argument \"") +
+              word + "\"";
+    if (is_option || is_command) message += nearest_name_hint(word, known_words(*level, is_option));
+    break;
+  }
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return message + " (" + path + " --help shows what is expected)";
+}
+
 std::string system_message() { return std::generic_category().message(errno); }
 
+/// For devices and pipes, which a rename would replace by a file.
+Result<void> write_in_place(const std::string& path, std::string_view text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  if (!file) return fail(ErrorCode::kInput, path, "cannot open: " + system_message());
+  file << text;
+  file.close();
+  if (!file) return fail(ErrorCode::kInput, path, "cannot write: " + system_message());
+  return {};
+}
+
 }  // namespace
+
+std::string input_name(const std::string& path) { return path == "-" ? "standard input" : path; }
 
 int run_meshplan(int argc, const char* const* argv) {
   CLI::App app("Plans how to place every tensor of a training or inference job on a device mesh.",
@@ -74,7 +149,8 @@ int run_meshplan(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error, std::cout, std::cerr) == 0 ? kDone : kUsageError;
+    if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
+    return report({ErrorCode::kUsage, "", usage_message(app, error)});
   }
   set_up_logging(common);
   const int code = run_guarded(run);
@@ -101,6 +177,12 @@ int report(const Error& error) {
   return error.code == ErrorCode::kUsage ? kUsageError : kInputError;
 }
 
+Result<void> check_inputs(std::span<const std::string> paths) {
+  if (std::count(paths.begin(), paths.end(), "-") < 2) return {};
+  return fail(
+      ErrorCode::kUsage, "-", "only one input can be standard input; the others need files");
+}
+
 Result<std::string> read_file(const std::string& path) {
   if (path == "-") {
     return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
@@ -109,6 +191,7 @@ Result<std::string> read_file(const std::string& path) {
   if (std::filesystem::is_directory(path, status)) {
     return fail(ErrorCode::kInput, path, "is a folder, expected a file");
   }
+  if (path.empty()) return fail(ErrorCode::kInput, "\"\"", "expected the name of a file");
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorCode::kInput, path, "cannot open: " + system_message());
@@ -132,14 +215,23 @@ Result<void> write_output(const std::string& path, std::string_view text) {
       return fail(ErrorCode::kInput, "standard output", "cannot write: " + system_message());
     return {};
   }
-  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  std::error_code status;
+  const std::filesystem::file_status target = std::filesystem::status(path, status);
+  if (std::filesystem::exists(target) && !std::filesystem::is_regular_file(target) &&
+      !std::filesystem::is_directory(target)) {
+    return write_in_place(path, text);
+  }
+  // a link stays a link: its target is replaced
+  const std::filesystem::path real = std::filesystem::canonical(path, status);
+  const std::string place = status ? path : real.string();
+  const std::string temporary = place + ".tmp." + std::to_string(::getpid());
   errno = 0;
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   if (!file) return fail(ErrorCode::kInput, path, "cannot create: " + system_message());
   file << text;
   file.close();
-  std::error_code status;
-  if (file) std::filesystem::rename(temporary, path, status);
+  status.clear();
+  if (file) std::filesystem::rename(temporary, place, status);
   if (!file || status) {
     const std::string reason = status ? status.message() : system_message();
     std::filesystem::remove(temporary, status);

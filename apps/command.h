@@ -59,11 +59,18 @@ int run_guarded(const RunCommand& run);
 /// kInputError for everything else.
 int report(const Error& error);
 
+/// How messages call an input: the path, or "standard input" for "-".
+std::string input_name(const std::string& path);
+
+/// Only one of a command's inputs can be standard input. Errors: kUsage.
+Result<void> check_inputs(std::span<const std::string> paths);
+
 /// The content of a file, or of standard input for "-". Errors: kInput.
 Result<std::string> read_file(const std::string& path);
 
 /// Writes to standard output ("" or "-") or atomically to a file: a temporary file in the same
-/// folder, renamed over the target. Errors: kInput; then the target is as it was.
+/// folder, renamed over the target (over a link's target; devices and pipes are written directly).
+/// Errors: kInput; then the target is as it was.
 Result<void> write_output(const std::string& path, std::string_view text);
 
 }  // namespace meshplan

@@ -324,7 +324,7 @@ Result<Constraints> parse_constraints(std::string_view text, const std::string& 
 Result<Constraints> load_constraints(const std::string& path) {
   const Result<std::string> text = read_file(path);
   if (!text) return fail(text.error());
-  return parse_constraints(*text, path == "-" ? "standard input" : path);
+  return parse_constraints(*text, input_name(path));
 }
 
 }  // namespace meshplan

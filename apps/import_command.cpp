@@ -38,9 +38,10 @@ int run_import_hf(const ImportHfOptions& options, const CommonOptions& common) {
   if (!text) return report(text.error());
   HfOptions model = options.model;
   model.training = options.mode == "training";
-  const Result<HfImport> import = import_hf(*text, options.config, model);
+  const Result<HfImport> import = import_hf(*text, input_name(options.config), model);
   if (!import) return report(import.error());
-  for (const std::string& note : import->notes) spdlog::warn("{}: {}", options.config, note);
+  for (const std::string& note : import->notes)
+    spdlog::warn("{}: {}", input_name(options.config), note);
   const Result<std::int64_t> parameters = count_parameters(import->document, model.training);
   if (!parameters) return report(parameters.error());
   spdlog::info("{}: {} parameters, {} operators",

@@ -747,7 +747,7 @@ int run_batch(const MeshOptions& options, const CommonOptions& common) {
   }
   Result<std::string> text = read_file(*options.batch);
   if (!text) return report(text.error());
-  const std::string name = *options.batch == "-" ? "standard input" : *options.batch;
+  const std::string name = input_name(*options.batch);
   Result<std::string> answers = answer_batch(*text, name, answer_mesh_request);
   if (!answers) return report(answers.error());
   Result<void> written = write_output(common.output, *answers);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -100,11 +101,13 @@ Result<void> parse_overlap(const std::string& text, Overlap& overlap) {
                                                    {"ring", &overlap.ring},
                                                    {"activation", &overlap.activation},
                                                    {"expert", &overlap.expert}};
+  std::set<std::string> given;
   std::size_t begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string part = text.substr(begin, end - begin);
     const std::string name = part.substr(0, part.find('='));
+    if (!given.insert(name).second) return usage("--overlap", "\"" + name + "\" is given twice");
     const auto kind = std::find_if(
         std::begin(kinds), std::end(kinds), [&](const auto& k) { return name == k.first; });
     if (kind == std::end(kinds)) {
@@ -139,6 +142,9 @@ struct PlanRequest {
 };
 
 Result<PlanRequest> read_request(const PlanCommandOptions& options, const CommonOptions& common) {
+  if (auto done = check_inputs(std::vector{options.graph, options.cluster, options.constraints});
+      !done)
+    return fail(done.error());
   PlanRequest request;
   auto cluster = load_cluster(options.cluster);
   if (cluster && options.devices) cluster = cluster->resized(*options.devices);
@@ -171,13 +177,14 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
   if (!text) return fail(text.error());
   auto graph = read_graph(
       *text,
-      options.graph,
+      input_name(options.graph),
       {options.mode == "training", options.microbatches, options.unknown_operators == "replicate"});
   if (!graph) return fail(graph.error());
   request.graph = std::move(*graph);
   if (request.graph.operators.empty())
-    return fail(
-        ErrorCode::kValue, options.graph + ": /operators", "the graph has no operator to place");
+    return fail(ErrorCode::kValue,
+                input_name(options.graph) + ": /operators",
+                "the graph has no operator to place");
 
   if (!options.constraints.empty()) {
     auto constraints = load_constraints(options.constraints);
@@ -186,7 +193,9 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
       return fail(done.error());
     if (constraints->mesh && !request.mesh_is_given) {
       const MeshShape mesh{constraints->mesh->shape, constraints->mesh->axes};
-      if (auto done = check_mesh(mesh, request.cluster, options.constraints + ": /mesh"); !done)
+      if (auto done =
+              check_mesh(mesh, request.cluster, input_name(options.constraints) + ": /mesh");
+          !done)
         return fail(ErrorCode::kConflict, done.error().where, done.error().message);
       request.meshes = {mesh};
       request.mesh_is_given = true;
@@ -286,8 +295,11 @@ int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
       dp_search(request->graph, request->cluster, request->meshes, request->dp, restrictions);
   if (!outcome) {
     Error error = outcome.error();
-    if (error.where.empty())
-      error.where = options.constraints.empty() ? options.graph : options.constraints;
+    if (error.where.empty()) {
+      const bool from_graph = options.constraints.empty() || error.code == ErrorCode::kOverflow ||
+                              error.code == ErrorCode::kUnsupported;
+      error.where = input_name(from_graph ? options.graph : options.constraints);
+    }
     return report(error);
   }
   PlanContext context;

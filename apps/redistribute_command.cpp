@@ -702,7 +702,7 @@ int run_batch(const Options& options, const CommonOptions& common) {
     write_answer(*request, *outcome, out);
     return {};
   };
-  const std::string name = options.batch == "-" ? "standard input" : options.batch;
+  const std::string name = input_name(options.batch);
   Result<std::string> answers = answer_batch(*text, name, answer_one);
   if (!answers) return report(answers.error());
   Result<void> written = write_output(common.output, *answers);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/check.h"
+#include "lib/redistribution_moves.h"
 
 namespace meshplan {
 namespace {
@@ -83,6 +84,40 @@ Bytes optimizer_bytes(Optimizer optimizer, DType parameter) {
   return 0;
 }
 
+namespace {
+
+/// Tensors that redistribution can price, and memory whose sums fit into 64 bits.
+Result<void> check_sizes(const Graph& graph) {
+  // per element at most a value, gradient, three optimizer states and copies on the way: 32 bytes
+  constexpr double kMostElements = static_cast<double>(std::int64_t{1} << 56);
+  double elements = 0;
+  const auto count = [&](const Tensor& tensor) {
+    elements += static_cast<double>(element_count(tensor.shape));
+  };
+  for (const Tensor& tensor : graph.tensors) {
+    count(tensor);
+    if (tensor.shape.size() > static_cast<std::size_t>(kMaxMoveDims)) {
+      return fail(ErrorCode::kUnsupported,
+                  "",
+                  "tensor \"" + tensor.name + "\" has " + std::to_string(tensor.shape.size()) +
+                      " dimensions; plans are made for tensors of at most " +
+                      std::to_string(kMaxMoveDims));
+    }
+  }
+  for (const Operator& op : graph.operators) {
+    for (const auto& input : op.inputs) {
+      if (input) count(graph.tensors[index(*input)]);
+    }
+  }
+  if (elements <= kMostElements) return {};
+  return fail(ErrorCode::kOverflow,
+              "",
+              "tensors and their readers hold more than 2^56 elements; their memory does not fit "
+              "into 64 bits");
+}
+
+}  // namespace
+
 Result<std::unique_ptr<PriceBook>> PriceBook::make(const Graph& graph,
                                                    const Cluster& cluster,
                                                    std::vector<std::int64_t> mesh_shape,
@@ -92,6 +127,7 @@ Result<std::unique_ptr<PriceBook>> PriceBook::make(const Graph& graph,
                 "",
                 "plans are made for meshes of at most " + std::to_string(kPlanMeshAxes) + " axes");
   }
+  if (auto checked = check_sizes(graph); !checked) return fail(checked.error());
   auto collectives = CollectiveModel::make(cluster, mesh_shape);
   if (!collectives) return fail(collectives.error());
   return std::unique_ptr<PriceBook>(

@@ -12,6 +12,13 @@
 namespace meshplan {
 namespace {
 
+// Marks in literals and keys; where a name holds one of them, kQuote stands before it.
+constexpr char kNumber = '\0';  // a number was here
+constexpr char kEnd = '\1';     // a text of the key ends
+constexpr char kQuote = '\2';
+
+bool is_mark(char c) { return c == kNumber || c == kEnd || c == kQuote; }
+
 constexpr std::size_t kMostDigits = 9;         // longer numbers are no counters
 constexpr std::size_t kShortestRun = 2;        // layers.0, layers.1
 constexpr std::size_t kShortestSuffixRun = 4;  // fc1, fc2 stay apart
@@ -40,7 +47,7 @@ struct Candidate {
 
 /// Entries with equal bodies and equal texts once the numbers are taken out.
 struct Group {
-  std::vector<std::string> literals;  ///< per text, with '\0' where a number stands
+  std::vector<std::string> literals;  ///< per text, with kNumber where a number stands
   std::vector<Position> positions;
   std::vector<Candidate> candidates;
 };
@@ -55,6 +62,7 @@ void scan(std::string_view text,
           std::vector<Number>& numbers) {
   for (std::size_t i = 0; i < text.size();) {
     if (!is_digit(text[i])) {
+      if (is_mark(text[i])) literal += kQuote;
       literal += text[i++];
       continue;
     }
@@ -66,7 +74,7 @@ void scan(std::string_view text,
     } else {
       std::int64_t value = 0;
       std::from_chars(digits.data(), digits.data() + digits.size(), value);
-      literal += '\0';
+      literal += kNumber;
       const bool component =
           (i == 0 || is_boundary(text[i - 1])) && (end == text.size() || is_boundary(text[end]));
       positions.push_back({text_index, component});
@@ -90,7 +98,7 @@ std::vector<Group> group(std::span<const FoldItem> items) {
     ends.clear();
     positions.clear();
     for (std::size_t t = 0; t < texts.size(); ++t) {
-      key += '\1';
+      key += kEnd;
       scan(texts[t], t, key, positions, candidate.numbers);
       ends.push_back(key.size());
     }
@@ -204,9 +212,13 @@ std::vector<std::string> texts_of(const Group& group, const Candidate& candidate
   std::size_t p = 0;
   for (const std::string& literal : group.literals) {
     std::string& text = texts.emplace_back();
-    for (const char c : literal) {
-      if (c != '\0') {
-        text += c;
+    for (std::size_t i = 0; i < literal.size(); ++i) {
+      if (literal[i] == kQuote) {
+        text += literal[++i];
+        continue;
+      }
+      if (literal[i] != kNumber) {
+        text += literal[i];
         continue;
       }
       const Number& number = candidate.numbers[p++];

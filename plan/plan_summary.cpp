@@ -508,8 +508,8 @@ std::string markdown_cell(std::string_view text) {
 
 Summary summarise(const Plan& plan) {
   Summary summary;
-  summary.title = plan.graph.name + " on " + plan.cluster.name + ", " +
-                  readable_count(plan.cluster.devices) +
+  summary.title = (plan.graph.name.empty() ? "graph" : plan.graph.name) + " on " +
+                  plan.cluster.name + ", " + readable_count(plan.cluster.devices) +
                   (plan.cluster.devices == 1 ? " device" : " devices");
   add_facts(plan, summary);
   SummaryTable tables[] = {memory_table(plan),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "lib/check.h"
@@ -110,6 +111,14 @@ Result<DpOutcome> dp_search(const Graph& graph,
                             meshes[*least]});
   }
   MeshRun& run = runs[*best];
+  if (run.found.objective.value > kLongestStep) {
+    return fail(ErrorCode::kOverflow,
+                "",
+                "the best step found takes " +
+                    std::to_string(std::llround(run.found.objective.value)) +
+                    " s; prices add up exactly to 8192 s only. Take more devices or a smaller "
+                    "batch, and check the rates of the cluster");
+  }
   DpResult result;
   result.mesh = meshes[*best];
   result.assignment = run.problem->assignment(*run.found.decision);

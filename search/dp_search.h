@@ -46,13 +46,17 @@ struct NoPlan {
   MeshShape mesh;        ///< where the least is needed
 };
 
+/// Seconds up to which sums of prices are exact: 2^53 ticks of the price grid.
+constexpr double kLongestStep = 8192.0;
+
 using DpOutcome = std::variant<DpResult, NoPlan>;
 
 /// Gives the restrictions that hold on a mesh; may be empty.
 using RestrictionsOf = std::function<Result<Restrictions>(PriceBook&, const MeshShape&)>;
 
 /// Graph and cluster must outlive the result. The same answer for any number of threads. Errors:
-/// those of PriceBook::make and PlanProblem::make, if no mesh is left.
+/// those of PriceBook::make and PlanProblem::make, if no mesh is left; kOverflow for a step longer
+/// than kLongestStep.
 Result<DpOutcome> dp_search(const Graph& graph,
                             const Cluster& cluster,
                             const std::vector<MeshShape>& meshes,

@@ -131,7 +131,8 @@ class MinSum::Elimination {
         unary_(problem.unary_),
         neighbours_(unary_.size()),
         depth_(unary_.size()),
-        factors_of_(unary_.size()) {
+        factors_of_(unary_.size()),
+        left_(kBudgets * static_cast<double>(problem.budget_)) {
     for (const TableNumber unary : unary_) domain_.push_back(problem.table(unary).rows);
     for (const Edge& edge : problem.edges_) add_pair(edge.a, edge.b, edge.table);
   }
@@ -178,6 +179,8 @@ class MinSum::Elimination {
     friend auto operator<=>(const Rank&, const Rank&) = default;
   };
   static constexpr double kCheap = 1 << 17;
+  /// All tables over several variables live until the end, so together they have a limit as well.
+  static constexpr double kBudgets = 4;
 
   Rank rank(int v) const {
     const auto at = static_cast<std::size_t>(v);
@@ -278,6 +281,7 @@ class MinSum::Elimination {
                        std::make_shared<const std::vector<double>>(problem_.table(table).costs)});
     }
     for (const Factor& factor : record.factors) parts.push_back(factor);
+    const double most = std::min(static_cast<double>(problem_.budget_), std::max(left_, kCheap));
     std::vector<std::pair<std::set<int>, std::vector<const Factor*>>> buckets;
     for (const Factor& part : parts) {
       bool placed = false;
@@ -286,7 +290,7 @@ class MinSum::Elimination {
         joined.insert(part.scope.begin(), part.scope.end());
         double size = 1;
         for (const int u : joined) size *= domain(u);
-        if (size > static_cast<double>(problem_.budget_)) continue;
+        if (size > most) continue;
         scope = std::move(joined);
         members.push_back(&part);
         placed = true;
@@ -296,6 +300,11 @@ class MinSum::Elimination {
         buckets.push_back({std::set<int>(part.scope.begin(), part.scope.end()), {&part}});
     }
     if (buckets.size() > 1) exact_ = false;
+    for (const auto& [scope, members] : buckets) {
+      double size = 1;
+      for (const int u : scope) size *= domain(u);
+      left_ -= size;
+    }
     for (std::size_t b = 0; b < buckets.size(); ++b)
       minimise_bucket(record, buckets[b].first, buckets[b].second, b == 0);
   }
@@ -461,6 +470,7 @@ class MinSum::Elimination {
   std::vector<Factor> factors_;
   std::vector<std::vector<int>> factors_of_;
   std::vector<Record> records_;
+  double left_;  ///< entries that eliminations over several neighbours may still visit
   double bound_ = 0;
   bool exact_ = true;
 };

@@ -12,9 +12,10 @@
 // Repetition: tables have numbers, and a table computed from the same numbers is computed once.
 // A hundred equal layers therefore cost the products of one, and a vector pass each.
 //
-// Limits: where a table would exceed the budget, the tables of the variable are split into groups
-// that fit, each minimised alone (mini-buckets; Dechter and Rish 2003). The sum is then a lower
-// bound, the values found are improved one variable at a time, and exact is false.
+// Limits: where a table would exceed the budget, or all of them four budgets, the tables of the
+// variable are split into groups that fit, each minimised alone (mini-buckets; Dechter and Rish
+// 2003). The sum is then a lower bound, the values found are improved one variable at a time, and
+// exact is false.
 #pragma once
 
 #include <cstddef>

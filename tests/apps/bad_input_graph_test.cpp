@@ -244,5 +244,53 @@ TEST_CASE("plan reads a graph from standard input") {
   CHECK(run.err.rfind("meshplan: error: -: /dimensions/batch/size: ", 0) == 0);
 }
 
+TEST_CASE("plan takes names with any characters") {
+  const BadInput input;
+  const ProgramRun run = input.plan(
+      input.folder().write("g.json", with("\"fc1\"", R"json("\u0000\u0001\u0002{0..1}")json")));
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  const ProgramRun checked = run_program({"check",
+                                          input.output(),
+                                          "--graph",
+                                          input.folder().file("g.json"),
+                                          "--cluster",
+                                          "dgx-a100-80g"});
+  INFO(checked.out);
+  CHECK(checked.exit_code == 0);
+}
+
+TEST_CASE("plan refuses tensors that cannot be redistributed or summed") {
+  const BadInput input;
+  const auto shape_of_x = [](const std::string& shape) {
+    return R"json({"schema": "meshplan.graph/1.0",
+      "tensors": {"x": {"shape": [)json" +
+           shape + R"json(], "dtype": "bf16", "role": "input"}},
+      "operators": [{"name": "act", "type": "Relu", "inputs": ["x"], "outputs": ["y"]}]})json";
+  };
+  input.refuse(shape_of_x("2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2"),
+               ": tensor \"x\" has 16 dimensions; plans are made for tensors of at most 15");
+  input.refuse(shape_of_x("1152921504606846976"),
+               ": tensors and their readers hold more than 2^56 elements; their memory does not "
+               "fit into 64 bits");
+}
+
+TEST_CASE("a step that takes hours is refused where sums are no longer exact") {
+  const BadInput input;
+  const std::string graph = input.folder().write("g.json", with("64}", "274877906944}"));
+  const ProgramRun run = run_program({"plan",
+                                      graph,
+                                      "--cluster",
+                                      "dgx-a100-80g",
+                                      "--devices",
+                                      "8",
+                                      "--memory-limit",
+                                      "1000000TB",
+                                      "-o",
+                                      input.output()});
+  CHECK(run.err.find(graph + ": the best step found takes ") != std::string::npos);
+  input.check(run, run.err);
+}
+
 }  // namespace
 }  // namespace meshplan

@@ -104,5 +104,12 @@ TEST_CASE("bad patterns are refused and huge ones end early") {
   }
 }
 
+TEST_CASE("characters that the folding uses as marks are letters like others in a name") {
+  const std::string zero("a\0b", 3);
+  const auto folded = fold_texts({{zero, "\1x"}, {"\2.0"}, {"\2.1"}, {std::string("\0", 1)}});
+  CHECK(names(folded) == std::vector<std::string>{zero, "\2.{0..1}", std::string("\0", 1)});
+  CHECK(folded[0].texts[1] == "\1x");
+}
+
 }  // namespace
 }  // namespace meshplan

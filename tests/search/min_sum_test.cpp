@@ -209,5 +209,34 @@ TEST_CASE("a thousand equal layers are solved exactly") {
   CHECK(found.lower_bound == found.value);
 }
 
+TEST_CASE("tables over several variables have a limit together, too") {
+  // cliques of five variables: the first four take the whole budget, what follows is bounded
+  Random random(20261130);
+  constexpr int kDomain = 12;
+  for (const int cliques : {4, 7}) {
+    MinSum problem(std::size_t{1} << 18);
+    double least = 0;  // of every clique: all zero
+    for (int c = 0; c < cliques; ++c) {
+      std::vector<int> variables;
+      CostTable unary{kDomain, 1, std::vector<double>(kDomain, 0.0)};
+      for (int v = 0; v < 5; ++v)
+        variables.push_back(problem.add_variable(problem.add_table(unary)));
+      for (std::size_t a = 0; a < variables.size(); ++a) {
+        for (std::size_t b = 0; b < a; ++b) {
+          CostTable pair{kDomain, kDomain, {}};
+          for (int i = 0; i < kDomain * kDomain; ++i)
+            pair.costs.push_back(i == 0 ? 0.0 : static_cast<double>(1 + random.below(9)));
+          problem.add_edge(variables[a], variables[b], problem.add_table(std::move(pair)));
+        }
+      }
+    }
+    const MinSumSolution solution = problem.solve();
+    CHECK(solution.exact == (cliques == 4));
+    CHECK(solution.lower_bound <= least);
+    CHECK(solution.value >= least);
+    if (solution.exact) CHECK(solution.value == least);
+  }
+}
+
 }  // namespace
 }  // namespace meshplan
