@@ -105,7 +105,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
                : is_command ? "there is no command \""
                             : "nothing expects the argument \"") +
               word + "\"";
-    if (is_option || is_command) message += nearest_name_hint(word, known_words(*level, is_option));
+    if (is_option || is_command)
+      message += nearest_name_hint(word, known_words(is_option ? *command : *level, is_option));
     break;
   }
   std::replace(message.begin(), message.end(), '\n', ' ');

@@ -292,6 +292,14 @@ bool check_identity(Context& context) {
   if (plan.options.mode != mode) {
     context.report("/options/mode", mode, plan.options.mode, "the graph was read in another mode");
   }
+  const auto devices = plan.options.others.find("devices");
+  if (devices != plan.options.others.end() &&
+      devices->second != OptionValue(plan.cluster.devices)) {
+    context.report("/options/devices",
+                   std::to_string(plan.cluster.devices),
+                   "",
+                   "the option names another number of devices than the plan's cluster has");
+  }
   if (plan.options.microbatches < 1) {
     context.report("/options/microbatches",
                    "at least 1",

@@ -209,8 +209,18 @@ class Totals {
                         "no reader's backward needs the tensor stored like this");
         continue;
       }
-      seen[static_cast<std::size_t>(found - expected.begin())] = true;
+      const auto number = static_cast<std::size_t>(found - expected.begin());
+      if (seen[number]) {
+        context_.report(place,
+                        "",
+                        to_string(saved.placements) + " " + saved_name(saved.backward),
+                        "the tensor is stored twice in the same way");
+      }
+      seen[number] = true;
       const std::set<std::string> names(saved.readers.begin(), saved.readers.end());
+      if (names.size() != saved.readers.size()) {
+        context_.report(place + "/for", "", "", "an operator is named twice");
+      }
       for (const std::string& name : found->must) {
         if (names.count(name) != 0) continue;
         context_.report(place + "/for", name, "", "a reader whose backward needs it is missing");

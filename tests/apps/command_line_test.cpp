@@ -52,6 +52,10 @@ TEST_CASE("a wrong command line is answered by one line with the nearest name") 
   refuse({"import", "fh"},
          "there is no command \"fh\"; did you mean \"hf\"? (meshplan import --help shows what is "
          "expected)");
+  refuse(
+      {"import", "hf", "-", "--bacth", "8"},
+      "there is no option \"--bacth\"; did you mean \"--batch\"? (meshplan import hf --help shows "
+      "what is expected)");
   refuse({}, "A subcommand is required (meshplan --help shows what is expected)");
   refuse(plan_with({"--memory-limits", "8GiB"}),
          "there is no option \"--memory-limits\"; did you mean \"--memory-limit\"?" + help);

@@ -374,6 +374,36 @@ TEST_CASE("nonsense is reported, never believed") {
   CHECK_FALSE(check_plan(empty, planned.graph, planned.cluster).empty());
 }
 
+TEST_CASE("what is stored or named twice is reported, and a wrong number of devices") {
+  PlannedCase wanted;
+  wanted.graph_text = kMlp;
+  const Planned planned = plan_case(wanted);
+  REQUIRE(check_plan(planned.plan, planned.graph, planned.cluster).empty());
+  const auto finds = [&](const Plan& plan, const std::string& end) {
+    const auto findings = check_plan(plan, planned.graph, planned.cluster);
+    return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return finding.pointer.size() >= end.size() &&
+             finding.pointer.compare(finding.pointer.size() - end.size(), end.size(), end) == 0;
+    });
+  };
+  const auto stored = std::find_if(planned.plan.tensors.begin(),
+                                   planned.plan.tensors.end(),
+                                   [](const auto& t) { return !t.saved.empty(); });
+  REQUIRE(stored != planned.plan.tensors.end());
+  const auto t = static_cast<std::size_t>(stored - planned.plan.tensors.begin());
+  Plan twice = planned.plan;
+  twice.tensors[t].saved.push_back(twice.tensors[t].saved.front());
+  CHECK(finds(twice, "/saved/" + std::to_string(stored->saved.size())));
+  Plan named = planned.plan;
+  named.tensors[t].saved[0].readers.push_back(named.tensors[t].saved[0].readers.front());
+  CHECK(finds(named, "/saved/0/for"));
+  Plan other = planned.plan;
+  other.options.others["devices"] = other.cluster.devices + 1;
+  CHECK(finds(other, "/options/devices"));
+  other.options.others["devices"] = other.cluster.devices;
+  CHECK(check_plan(other, planned.graph, planned.cluster).empty());
+}
+
 TEST_CASE("another graph, cluster or mode is named") {
   const Planned planned = plan_case({});
   const auto first = [&](const Plan& plan, const Graph& graph, const Cluster& cluster) {
