@@ -241,7 +241,7 @@ TEST_CASE("plan reads a graph from standard input") {
   const ProgramRun run = run_program(arguments, with("64", "0"));
   CHECK(run.exit_code == 3);
   CHECK(run.out.empty());
-  CHECK(run.err.rfind("meshplan: error: -: /dimensions/batch/size: ", 0) == 0);
+  CHECK(run.err.rfind("meshplan: error: standard input: /dimensions/batch/size: ", 0) == 0);
 }
 
 TEST_CASE("plan takes names with any characters") {
@@ -277,7 +277,7 @@ TEST_CASE("plan refuses tensors that cannot be redistributed or summed") {
 
 TEST_CASE("a step that takes hours is refused where sums are no longer exact") {
   const BadInput input;
-  const std::string graph = input.folder().write("g.json", with("64}", "274877906944}"));
+  const std::string graph = input.folder().write("g.json", with("64}", "1099511627776}"));
   const ProgramRun run = run_program({"plan",
                                       graph,
                                       "--cluster",
