@@ -7,10 +7,9 @@
 
 #include "apps/cluster_reader.h"
 #include "apps/command.h"
-#include "graph/graph_document.h"
+#include "apps/plan_reader.h"
 #include "graph/json.h"
 #include "plan/check_plan.h"
-#include "plan/plan_json.h"
 #include "plan/readable.h"
 
 namespace meshplan {
@@ -61,59 +60,27 @@ std::string findings_text(const Plan& plan, const std::vector<Finding>& findings
 int run_check(const CheckCommandOptions& options, const CommonOptions& common) {
   if (auto done = check_inputs(std::vector{options.plan, options.graph, options.cluster}); !done)
     return report(done.error());
-  auto plan_text = read_file(options.plan);
-  if (!plan_text) return report(plan_text.error());
-  auto plan = read_plan(*plan_text, input_name(options.plan));
-  if (!plan) return report(plan.error());
+  auto planned = read_planned_graph(options.plan, options.graph);
+  if (!planned) return report(planned.error());
   auto cluster = load_cluster(options.cluster);
   if (!cluster) return report(cluster.error());
-  std::vector<Finding> findings;
-  if (plan->cluster.devices != cluster->devices()) {
-    auto resized = cluster->resized(plan->cluster.devices);
+  const Plan& plan = planned->plan;
+  std::vector<Finding> findings = std::move(planned->findings);
+  if (plan.cluster.devices != cluster->devices()) {
+    auto resized = cluster->resized(plan.cluster.devices);
     if (resized) {
       cluster = std::move(resized);
     } else {
       findings.push_back({"/cluster/devices",
                           std::to_string(cluster->devices()),
-                          std::to_string(plan->cluster.devices),
+                          std::to_string(plan.cluster.devices),
                           resized.error().message});
     }
   }
-  auto graph_text = read_file(options.graph);
-  if (!graph_text) return report(graph_text.error());
-  auto document = read_graph_document(*graph_text, input_name(options.graph));
-  if (!document) return report(document.error());
-  const auto unknown = plan->options.others.find("unknown_operators");
-  GraphOptions graph_options;
-  graph_options.training = plan->options.mode == "training";
-  graph_options.microbatches = plan->options.microbatches;
-  graph_options.replicate_unknown = unknown != plan->options.others.end() &&
-                                    unknown->second == OptionValue(std::string("replicate"));
-  if (plan->options.microbatches < 1) {
-    findings.push_back({"/options/microbatches",
-                        "1 or more",
-                        std::to_string(plan->options.microbatches),
-                        "a step has at least one micro-batch"});
-    graph_options.microbatches = 1;
-  }
-  auto graph = resolve(*document, graph_options);
-  if (!graph && graph_options.microbatches > 1) {
-    // the graph alone is right: then the plan's micro-batches do not fit it
-    GraphOptions whole = graph_options;
-    whole.microbatches = 1;
-    if (auto alone = resolve(*document, whole)) {
-      findings.push_back({"/options/microbatches",
-                          "",
-                          std::to_string(plan->options.microbatches),
-                          graph.error().message});
-      graph = std::move(alone);
-    }
-  }
-  if (!graph) return report(graph.error());
-  if (findings.empty()) findings = check_plan(*plan, *graph, *cluster);
+  if (findings.empty()) findings = check_plan(plan, planned->graph, *cluster);
   const std::string shown = common.format == "json"
                                 ? findings_json(findings)
-                                : findings_text(*plan, findings, common.format == "markdown");
+                                : findings_text(plan, findings, common.format == "markdown");
   if (auto done = write_output(common.output, shown); !done) return report(done.error());
   return findings.empty() ? kDone : kRejected;
 }

@@ -11,6 +11,7 @@ RunCommand define_mesh(CLI::App& app, CommonOptions& common);
 RunCommand define_redistribute(CLI::App& app, CommonOptions& common);
 RunCommand define_import(CLI::App& app, CommonOptions& common);
 RunCommand define_plan(CLI::App& app, CommonOptions& common);
+RunCommand define_verify(CLI::App& app, CommonOptions& common);
 
 std::span<const Command> commands() {
   static const std::vector<Command> kCommands = {
@@ -22,6 +23,10 @@ std::span<const Command> commands() {
        "Check a plan against its graph and cluster, re-deriving everything it says",
        "meshplan check plan.json --graph llama2_7b.json --cluster dgx-a100-80g",
        define_check},
+      {"verify",
+       "Run a plan with real numbers on virtual devices and compare with the unsharded run",
+       "meshplan verify plan.json --graph llama2_7b.json",
+       define_verify},
       {"mesh",
        "Coordinates, sub-meshes, groups, flattening of a device mesh; layouts of tensors on it",
        "meshplan mesh --mesh dp=2,tp=4 --rank 5 --slice tp",

@@ -123,6 +123,17 @@ Result<Rule> make_rotary_embedding(const OperatorSpec& spec) {
                 "sequence, heads * head size]");
   auto heads = heads_of(spec, 0, "num_heads");
   if (!heads) return fail(heads.error());
+  auto partly = integer_attribute(spec, "rotary_embedding_dim", 0);
+  if (!partly) return fail(partly.error());
+  const std::int64_t head = x->size() == 4 ? x->back() : x->back() / *heads;
+  const std::int64_t turned = *partly > 0 ? *partly : head;
+  if (cache->empty() || turned > head || 2 * cache->back() != turned)
+    return fail(ErrorCode::kValue,
+                "",
+                "RotaryEmbedding: the tables have " +
+                    std::to_string(cache->empty() ? 0 : cache->back()) +
+                    " columns, expected half of the " + std::to_string(std::min(turned, head)) +
+                    " elements of a head that turn");
   RuleText text;
   const std::string dims = x->size() == 4 ? "b h s d" : "b s (h d)";
   text.operand(dims).result(dims).size("h", *heads);

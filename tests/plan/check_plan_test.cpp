@@ -14,59 +14,11 @@
 namespace meshplan {
 namespace {
 
+using testing::kMlp;
 using testing::plan_case;
 using testing::Planned;
+using testing::planned_cases;
 using testing::PlannedCase;
-
-/// Two products with weights, a residual connection, a mean as loss.
-const char* const kMlp = R"({
-  "schema": "meshplan.graph/1.0", "name": "mlp", "dimensions": {"batch": {"size": 16}},
-  "tensors": {
-    "x": {"shape": ["batch", 64], "dtype": "bf16", "role": "input"},
-    "w1": {"shape": [64, 256], "dtype": "bf16", "role": "parameter"},
-    "w2": {"shape": [256, 64], "dtype": "bf16", "role": "parameter"},
-    "loss": {"shape": [], "dtype": "bf16", "role": "loss"}},
-  "operators": [
-    {"name": "fc1", "type": "MatMul", "inputs": ["x", "w1"], "outputs": ["h"]},
-    {"name": "gelu", "type": "Gelu", "inputs": ["h"], "outputs": ["a"]},
-    {"name": "fc2", "type": "MatMul", "inputs": ["a", "w2"], "outputs": ["y"]},
-    {"name": "add", "type": "Add", "inputs": ["x", "y"], "outputs": ["z"]},
-    {"name": "mean", "type": "ReduceMean", "inputs": ["z"], "outputs": ["loss"],
-     "attributes": {"keepdims": 0}}],
-  "outputs": ["z"]})";
-
-std::vector<PlannedCase> cases() {
-  const MeshShape line{{4}, {"d"}};
-  const MeshShape square{{2, 2}, {"dp", "tp"}};
-  const MeshShape wide{{2, 4}, {"dp", "tp"}};
-  std::vector<PlannedCase> list;
-  const auto add = [&](std::string name, auto change) {
-    PlannedCase made;
-    made.name = std::move(name);
-    change(made);
-    list.push_back(std::move(made));
-  };
-  add("llama", [](PlannedCase&) {});
-  add("llama, tied embeddings", [](PlannedCase& c) { c.tied = true; });
-  add("llama on a line", [&](PlannedCase& c) { c.mesh = line; });
-  add("llama on one device", [](PlannedCase& c) { c.mesh = {{1}, {"d"}}; });
-  add("llama in four micro-batches", [](PlannedCase& c) { c.microbatches = 4; });
-  add("llama, one long sequence", [&](PlannedCase& c) {
-    c.mesh = wide;
-    c.batch = 1;
-    c.seq = 1024;
-  });
-  add("llama, inference", [](PlannedCase& c) { c.training = false; });
-  add("llama, sgd", [](PlannedCase& c) { c.optimizer = "sgd"; });
-  add("llama, no optimizer", [](PlannedCase& c) { c.optimizer = "none"; });
-  add("mlp", [](PlannedCase& c) { c.graph_text = kMlp; });
-  add("mlp on a wide mesh", [&](PlannedCase& c) {
-    c.graph_text = kMlp;
-    c.mesh = wide;
-    c.microbatches = 2;
-  });
-  return list;
-}
 
 std::string text(const std::vector<Finding>& findings) {
   std::string all;
@@ -77,7 +29,7 @@ std::string text(const std::vector<Finding>& findings) {
 }
 
 TEST_CASE("the planner's plans are right") {
-  for (const PlannedCase& wanted : cases()) {
+  for (const PlannedCase& wanted : planned_cases()) {
     const Planned planned = plan_case(wanted);
     const std::vector<Finding> findings = check_plan(planned.plan, planned.graph, planned.cluster);
     INFO(wanted.name << ": " << findings.size() << " findings\n" << text(findings));
@@ -254,7 +206,7 @@ std::vector<Mutation> mutations() {
 }
 
 TEST_CASE("every fault of the list is reported, wherever it is made") {
-  for (const PlannedCase& wanted : cases()) {
+  for (const PlannedCase& wanted : planned_cases()) {
     if (wanted.name != "llama" && wanted.name != "mlp on a wide mesh") continue;
     const Planned planned = plan_case(wanted);
     for (const Mutation& mutation : mutations()) {
@@ -326,7 +278,7 @@ nlohmann::json changed(const nlohmann::json& leaf) {
 }
 
 TEST_CASE("no value of a plan can be changed unnoticed") {
-  for (const PlannedCase& wanted : cases()) {
+  for (const PlannedCase& wanted : planned_cases()) {
     const bool small = !wanted.graph_text.empty();
     if (!small && wanted.name != "llama, tied embeddings" && wanted.name != "llama") continue;
     const Planned planned = plan_case(wanted);

@@ -100,4 +100,55 @@ inline Planned plan_case(const PlannedCase& wanted) {
   return planned;
 }
 
+/// Two products with weights, a residual connection, a mean as loss.
+inline const char* const kMlp = R"({
+  "schema": "meshplan.graph/1.0", "name": "mlp", "dimensions": {"batch": {"size": 16}},
+  "tensors": {
+    "x": {"shape": ["batch", 64], "dtype": "bf16", "role": "input"},
+    "w1": {"shape": [64, 256], "dtype": "bf16", "role": "parameter"},
+    "w2": {"shape": [256, 64], "dtype": "bf16", "role": "parameter"},
+    "loss": {"shape": [], "dtype": "bf16", "role": "loss"}},
+  "operators": [
+    {"name": "fc1", "type": "MatMul", "inputs": ["x", "w1"], "outputs": ["h"]},
+    {"name": "gelu", "type": "Gelu", "inputs": ["h"], "outputs": ["a"]},
+    {"name": "fc2", "type": "MatMul", "inputs": ["a", "w2"], "outputs": ["y"]},
+    {"name": "add", "type": "Add", "inputs": ["x", "y"], "outputs": ["z"]},
+    {"name": "mean", "type": "ReduceMean", "inputs": ["z"], "outputs": ["loss"],
+     "attributes": {"keepdims": 0}}],
+  "outputs": ["z"]})";
+
+/// One of each kind.
+inline std::vector<PlannedCase> planned_cases() {
+  const MeshShape line{{4}, {"d"}};
+  const MeshShape square{{2, 2}, {"dp", "tp"}};
+  const MeshShape wide{{2, 4}, {"dp", "tp"}};
+  std::vector<PlannedCase> list;
+  const auto add = [&](std::string name, auto change) {
+    PlannedCase made;
+    made.name = std::move(name);
+    change(made);
+    list.push_back(std::move(made));
+  };
+  add("llama", [](PlannedCase&) {});
+  add("llama, tied embeddings", [](PlannedCase& c) { c.tied = true; });
+  add("llama on a line", [&](PlannedCase& c) { c.mesh = line; });
+  add("llama on one device", [](PlannedCase& c) { c.mesh = {{1}, {"d"}}; });
+  add("llama in four micro-batches", [](PlannedCase& c) { c.microbatches = 4; });
+  add("llama, one long sequence", [&](PlannedCase& c) {
+    c.mesh = wide;
+    c.batch = 1;
+    c.seq = 1024;
+  });
+  add("llama, inference", [](PlannedCase& c) { c.training = false; });
+  add("llama, sgd", [](PlannedCase& c) { c.optimizer = "sgd"; });
+  add("llama, no optimizer", [](PlannedCase& c) { c.optimizer = "none"; });
+  add("mlp", [](PlannedCase& c) { c.graph_text = kMlp; });
+  add("mlp on a wide mesh", [&](PlannedCase& c) {
+    c.graph_text = kMlp;
+    c.mesh = wide;
+    c.microbatches = 2;
+  });
+  return list;
+}
+
 }  // namespace meshplan::testing

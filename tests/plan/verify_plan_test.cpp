@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/verify_plan.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "plan/check_plan.h"
+#include "plan/planned.h"
+#include "support/catch.h"
+
+namespace meshplan {
+namespace {
+
+using testing::plan_case;
+using testing::Planned;
+using testing::planned_cases;
+using testing::PlannedCase;
+
+std::string told(const Result<VerifyReport>& report) {
+  if (!report) return to_string(report.error());
+  return report->divergence ? to_string(*report->divergence) : std::string();
+}
+
+TEST_CASE("the planner's plans compute what their graphs say") {
+  for (const PlannedCase& wanted : planned_cases()) {
+    INFO(wanted.name);
+    const Planned planned = plan_case(wanted);
+    for (const std::uint64_t seed : {0U, 1U}) {
+      VerifyOptions options;
+      options.seed = seed;
+      const Result<VerifyReport> report = verify_plan(planned.plan, planned.graph, options);
+      REQUIRE(told(report) == "");
+      CHECK(report->operators == static_cast<std::int64_t>(planned.graph.operators.size()) *
+                                     report->microbatches * (wanted.training ? 2 : 1));
+      CHECK(report->comparisons > 0);
+      CHECK(report->mesh_shape == wanted.mesh.shape);
+    }
+  }
+}
+
+TEST_CASE("a mesh of many devices is run with smaller axes") {
+  PlannedCase wanted;
+  wanted.mesh = {{16, 8}, {"dp", "tp"}};
+  wanted.batch = 64;
+  const Planned planned = plan_case(wanted);
+  const Result<VerifyReport> report = verify_plan(planned.plan, planned.graph);
+  REQUIRE(told(report) == "");
+  CHECK(report->mesh_shape == std::vector<std::int64_t>{8, 8});
+}
+
+/// Ways to break a plan; each returns how many places it found to do so at the `n`-th of them.
+struct Mutation {
+  std::string name;
+  std::function<bool(Plan&, int n)> apply;  ///< false: there is no n-th place
+};
+
+/// Calls `change` on the n-th redistribution that `fits`.
+std::function<bool(Plan&, int)> on_entry(const std::function<bool(const PlanRedistribution&)>& fits,
+                                         const std::function<void(Plan&, std::size_t)>& change) {
+  return [=](Plan& plan, int n) {
+    for (std::size_t r = 0; r < plan.redistributions.size(); ++r) {
+      if (!fits(plan.redistributions[r]) || n-- > 0) continue;
+      change(plan, r);
+      return true;
+    }
+    return false;
+  };
+}
+
+bool has(const PlanRedistribution& entry, Collective collective) {
+  return std::any_of(entry.steps.begin(), entry.steps.end(), [&](const PlanStep& step) {
+    return step.collective == collective;
+  });
+}
+
+PlanStep& step_with(PlanRedistribution& entry, Collective collective) {
+  return *std::find_if(entry.steps.begin(), entry.steps.end(), [&](const PlanStep& step) {
+    return step.collective == collective;
+  });
+}
+
+std::vector<Mutation> mutations() {
+  auto drop = [](Phase phase) {
+    return on_entry(
+        [=](const PlanRedistribution& entry) { return entry.phase == phase; },
+        [](Plan& plan, std::size_t r) {
+          plan.redistributions.erase(plan.redistributions.begin() + static_cast<std::ptrdiff_t>(r));
+        });
+  };
+  std::vector<Mutation> list;
+  list.push_back({"a forward redistribution is left out", drop(Phase::kForward)});
+  list.push_back({"a backward redistribution is left out", drop(Phase::kBackward)});
+  list.push_back({"a gradient is not reduced", drop(Phase::kGradient)});
+  list.push_back({"an updated parameter is not gathered", drop(Phase::kUpdate)});
+  list.push_back({"a reduction takes the maximum",
+                  on_entry(
+                      [](const PlanRedistribution& entry) {
+                        return has(entry, Collective::kAllReduce) ||
+                               has(entry, Collective::kReduceScatter);
+                      },
+                      [](Plan& plan, std::size_t r) {
+                        PlanRedistribution& entry = plan.redistributions[r];
+                        const Collective which = has(entry, Collective::kAllReduce)
+                                                     ? Collective::kAllReduce
+                                                     : Collective::kReduceScatter;
+                        step_with(entry, which).reduction = Reduction::kMax;
+                      })});
+  list.push_back({"a gather joins the wrong dimension",
+                  on_entry(
+                      [](const PlanRedistribution& entry) {
+                        return has(entry, Collective::kAllGather) && entry.from.size() > 1;
+                      },
+                      [](Plan& plan, std::size_t r) {
+                        PlanStep& step = step_with(plan.redistributions[r], Collective::kAllGather);
+                        step.dim = *step.dim == 0 ? 1 : 0;
+                      })});
+  list.push_back({"a collective runs along the other axis",
+                  on_entry(
+                      [](const PlanRedistribution& entry) {
+                        return entry.steps.size() == 1 && (has(entry, Collective::kAllReduce) ||
+                                                           has(entry, Collective::kAllGather) ||
+                                                           has(entry, Collective::kReduceScatter));
+                      },
+                      [](Plan& plan, std::size_t r) {
+                        for (PlanStep& step : plan.redistributions[r].steps) {
+                          if (step.axes.size() != 1 || plan.mesh.axes.size() != 2) continue;
+                          step.axes[0] = step.axes[0] == plan.mesh.axes[0] ? plan.mesh.axes[1]
+                                                                           : plan.mesh.axes[0];
+                        }
+                      })});
+  list.push_back(
+      {"a permute takes one source twice",
+       on_entry([](const PlanRedistribution& entry) { return has(entry, Collective::kPermute); },
+                [](Plan& plan, std::size_t r) {
+                  PlanStep& step = step_with(plan.redistributions[r], Collective::kPermute);
+                  const auto other =
+                      std::find_if(step.pairs.begin(), step.pairs.end(), [&](const auto& pair) {
+                        return pair.first != step.pairs[0].first;
+                      });
+                  step.pairs[0].first = other->first;
+                })});
+  list.push_back({"an operand is said to lie otherwise", [](Plan& plan, int n) {
+                    for (PlanOperator& op : plan.operators) {
+                      for (auto& operand : op.in_placements) {
+                        if (!operand || n-- > 0) continue;
+                        Placement& first = (*operand)[0];
+                        first = is_replicate(first) ? Placement(Shard{0}) : Placement(Replicate{});
+                        return true;
+                      }
+                    }
+                    return false;
+                  }});
+  list.push_back({"a gradient is said to arrive otherwise", [](Plan& plan, int n) {
+                    for (PlanTensor& tensor : plan.tensors) {
+                      if (!tensor.gradient || n-- > 0) continue;
+                      Placement& first = (*tensor.gradient)[0];
+                      first = is_replicate(first) ? Placement(Partial{}) : Placement(Replicate{});
+                      return true;
+                    }
+                    return false;
+                  }});
+  return list;
+}
+
+TEST_CASE("every broken plan is found") {
+  PlannedCase tight;
+  tight.name = "sharded states";
+  tight.limit = 1200 << 10;
+  PlannedCase tensor_parallel;
+  tensor_parallel.name = "one sequence";
+  tensor_parallel.batch = 1;
+  tensor_parallel.seq = 256;
+  std::vector<PlannedCase> wanted = {PlannedCase{}, tight, tensor_parallel};
+  std::map<std::string, int> found;
+  for (const PlannedCase& each : wanted) {
+    const Planned planned = plan_case(each);
+    REQUIRE(told(verify_plan(planned.plan, planned.graph)) == "");
+    for (const Mutation& mutation : mutations()) {
+      for (int n = 0; n < 12; ++n) {
+        Plan broken = planned.plan;
+        if (!mutation.apply(broken, n)) break;
+        if (broken == planned.plan) continue;
+        INFO(each.name << ": " << mutation.name << ", place " << n);
+        CHECK(told(verify_plan(broken, planned.graph)) != "");
+        CHECK_FALSE(check_plan(broken, planned.graph, planned.cluster).empty());
+        ++found[mutation.name];
+      }
+    }
+  }
+  for (const Mutation& mutation : mutations()) {
+    INFO(mutation.name);
+    CHECK(found[mutation.name] > 0);
+  }
+}
+
+TEST_CASE("what cannot be run is said") {
+  const Planned planned = plan_case(PlannedCase{});
+  Plan broken = planned.plan;
+  broken.tensors.erase(broken.tensors.begin());
+  CHECK(told(verify_plan(broken, planned.graph)) ==
+        "/tensors: tensor \"" + planned.plan.tensors[0].name + "\" is missing");
+  broken = planned.plan;
+  broken.operators[3].name = "nobody";
+  CHECK(told(verify_plan(broken, planned.graph)) ==
+        "/operators/3: the graph has no operator \"nobody\"");
+  broken = planned.plan;
+  broken.result.status = PlanStatus::kInfeasible;
+  CHECK(told(verify_plan(broken, planned.graph)) ==
+        "/result/status: the plan is infeasible, there is nothing to run");
+  broken = planned.plan;
+  broken.redistributions[0].consumers = {{"nobody", std::nullopt}};
+  CHECK(told(verify_plan(broken, planned.graph)) ==
+        "/redistributions/0/consumers: \"nobody\" is not one reader of \"" +
+            planned.plan.redistributions[0].tensor + "\"");
+}
+
+}  // namespace
+}  // namespace meshplan
