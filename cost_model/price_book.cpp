@@ -146,7 +146,10 @@ PriceBook::PriceBook(const Graph& graph,
       flow_(graph),
       collectives_(std::move(collectives)),
       compute_(cluster),
-      planner_(mesh_shape_, [this](const CollectiveCall& call) { return collectives_.time(call); }),
+      planner_(
+          mesh_shape_,
+          [this](const CollectiveCall& call) { return collectives_.time(call); },
+          Division::kEqual),
       table_of_tensor_(graph.tensors.size(), nullptr) {}
 
 Seconds PriceBook::exposed(OverlapKind kind, Seconds time) const {

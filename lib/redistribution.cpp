@@ -95,8 +95,8 @@ struct Context {
 
 class RedistributionPlanner::Impl {
  public:
-  Impl(std::vector<std::int64_t> axis_sizes, CollectivePrice price)
-      : axis_sizes_(std::move(axis_sizes)), price_(std::move(price)) {
+  Impl(std::vector<std::int64_t> axis_sizes, CollectivePrice price, Division division)
+      : axis_sizes_(std::move(axis_sizes)), price_(std::move(price)), division_(division) {
     for (const std::int64_t size : axis_sizes_) MESHPLAN_CHECK(size >= 1);
   }
 
@@ -117,7 +117,8 @@ class RedistributionPlanner::Impl {
       const auto found = memo->plans.find(PairKey{*source, *target});
       if (found != memo->plans.end()) return &found->second;
     }
-    if (auto checked = check_codes(axis_sizes_, shape, dtype_bytes, *source, *target); !checked)
+    if (auto checked = check_codes(axis_sizes_, shape, dtype_bytes, *source, *target, division_);
+        !checked)
       return fail(checked.error());
     Redistribution found;
     if (is_large(rank, *source, *target)) {
@@ -151,7 +152,8 @@ class RedistributionPlanner::Impl {
     for (std::size_t i = 0; i < layouts.size(); ++i) {
       const auto code = encode_placements(axis_sizes_, rank, layouts[i]);
       if (!code) return fail(at("/" + std::to_string(i), code.error()));
-      if (auto checked = check_codes(axis_sizes_, shape, dtype_bytes, *code, *code); !checked) {
+      if (auto checked = check_codes(axis_sizes_, shape, dtype_bytes, *code, *code, division_);
+          !checked) {
         return fail(at("/" + std::to_string(i), checked.error()));
       }
       codes.push_back(*code);
@@ -281,7 +283,8 @@ class RedistributionPlanner::Impl {
     const std::size_t states = context->graph->size();
     context->local.reserve(states);
     for (std::size_t i = 0; i < states; ++i) {
-      const std::int64_t elements = local_elements(axis_sizes_, shape, context->graph->state(i));
+      const std::int64_t elements =
+          local_elements(axis_sizes_, shape, context->graph->state(i), division_);
       context->local.push_back(elements < 0 ? -1 : elements * dtype_bytes);
     }
     context->prices.resize(states);
@@ -313,7 +316,8 @@ class RedistributionPlanner::Impl {
                           to_string(from) + " " + to_string(to));
     if (const auto known = used_plans_.find(key); known != used_plans_.end()) return &known->second;
     std::unique_ptr<Impl>& part = parts_[used.axes];
-    if (part == nullptr) part = std::make_unique<Impl>(used.sizes, price_on(used, price_));
+    if (part == nullptr)
+      part = std::make_unique<Impl>(used.sizes, price_on(used, price_), division_);
     const auto found = part->plan(shape, dtype_bytes, used.from, used.to);
     if (!found) return fail(found.error());
     return &used_plans_.emplace(std::move(key), on_all_axes(used, axis_sizes_.size(), **found))
@@ -333,13 +337,13 @@ class RedistributionPlanner::Impl {
     const auto rank = static_cast<int>(problem.shape.size());
     const std::size_t kinds = reductions_in(reductions_of(from, to)).size();
     if (MoveGraph::count_states(sizes, rank, kinds, kMaxStates) >= kMaxStates) {
-      return cheapest_by_rules(axis_sizes_, price_, shape, dtype_bytes, from, to);
+      return cheapest_by_rules(axis_sizes_, price_, shape, dtype_bytes, from, to, division_);
     }
     std::unique_ptr<Impl>& part = parts_[problem.axes];
     if (part == nullptr) {
       UsedAxes used;
       used.axes = problem.axes;
-      part = std::make_unique<Impl>(sizes, price_on(used, price_));
+      part = std::make_unique<Impl>(sizes, price_on(used, price_), division_);
     }
     const auto found = part->plan(problem.shape,
                                   problem.dtype_bytes,
@@ -564,6 +568,7 @@ class RedistributionPlanner::Impl {
 
   std::vector<std::int64_t> axis_sizes_;
   CollectivePrice price_;
+  Division division_;
   std::map<std::pair<int, unsigned>, std::unique_ptr<MoveGraph>>
       graphs_;  ///< by rank and reductions
   std::map<std::tuple<std::vector<std::int64_t>, Bytes, unsigned>, std::unique_ptr<Context>>
@@ -581,8 +586,9 @@ class RedistributionPlanner::Impl {
 };
 
 RedistributionPlanner::RedistributionPlanner(std::vector<std::int64_t> axis_sizes,
-                                             CollectivePrice price)
-    : impl_(std::make_unique<Impl>(std::move(axis_sizes), std::move(price))) {}
+                                             CollectivePrice price,
+                                             Division division)
+    : impl_(std::make_unique<Impl>(std::move(axis_sizes), std::move(price), division)) {}
 RedistributionPlanner::RedistributionPlanner(RedistributionPlanner&&) noexcept = default;
 RedistributionPlanner& RedistributionPlanner::operator=(RedistributionPlanner&&) noexcept = default;
 RedistributionPlanner::~RedistributionPlanner() = default;

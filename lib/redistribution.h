@@ -45,6 +45,10 @@ struct Redistribution {
       0;  ///< the most that one step's input and output take on a device (all-reduce in place)
 };
 
+/// What layouts may cut a dimension into: pieces of any sizes, or only equal ones (then a layout on
+/// the way is never uneven either).
+enum class Division : std::uint8_t { kAny, kEqual };
+
 /// Finds cheapest redistributions on one mesh (at most 8 axes). Costs obey the triangle inequality
 /// (on up to 4 axes with tensors of up to 5 dimensions; larger problems leave alone what both
 /// layouts have in common) and never exceed gather-everything-then-slice. Ties: lower peak, fewer
@@ -52,7 +56,9 @@ struct Redistribution {
 class RedistributionPlanner {
  public:
   /// `axis_sizes`: the sizes of the mesh axes, outermost first, each >= 1.
-  RedistributionPlanner(std::vector<std::int64_t> axis_sizes, CollectivePrice price);
+  RedistributionPlanner(std::vector<std::int64_t> axis_sizes,
+                        CollectivePrice price,
+                        Division division = Division::kAny);
   RedistributionPlanner(RedistributionPlanner&&) noexcept;
   RedistributionPlanner& operator=(RedistributionPlanner&&) noexcept;
   ~RedistributionPlanner();

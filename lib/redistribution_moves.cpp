@@ -236,7 +236,8 @@ LayoutCode active_code(std::span<const std::int64_t> axis_sizes, LayoutCode code
 
 std::int64_t local_elements(std::span<const std::int64_t> axis_sizes,
                             std::span<const std::int64_t> shape,
-                            LayoutCode code) {
+                            LayoutCode code,
+                            Division division) {
   std::array<std::int64_t, kMaxMoveDims> pieces;
   std::array<int, kMaxMoveDims> cutters{};
   pieces.fill(1);
@@ -249,7 +250,8 @@ std::int64_t local_elements(std::span<const std::int64_t> axis_sizes,
   }
   std::int64_t elements = 1;
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    if (cutters[dim] > 1 && shape[dim] % pieces[dim] != 0) return -1;
+    const bool may_differ = division == Division::kAny && cutters[dim] <= 1;
+    if (!may_differ && shape[dim] % pieces[dim] != 0) return -1;
     elements *= shape[dim] / pieces[dim] + (shape[dim] % pieces[dim] != 0 ? 1 : 0);
   }
   return elements;

@@ -14,6 +14,7 @@
 
 #include "lib/collective.h"
 #include "lib/placement.h"
+#include "lib/redistribution.h"
 #include "lib/result.h"
 #include "lib/units.h"
 
@@ -129,9 +130,10 @@ class MoveGraph {
 AxisSet relabelled_axes(std::span<const std::int64_t> axis_sizes, LayoutCode a, LayoutCode b);
 
 /// The largest local shard in elements, or -1 where the state is not legal for the shape (a
-/// dimension that several axes cut must be divided by them).
+/// dimension that several axes cut must be divided by them; with kEqual, one that any axis cuts).
 std::int64_t local_elements(std::span<const std::int64_t> axis_sizes,
                             std::span<const std::int64_t> shape,
-                            LayoutCode code);
+                            LayoutCode code,
+                            Division division = Division::kAny);
 
 }  // namespace meshplan

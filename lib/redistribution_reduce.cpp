@@ -227,19 +227,30 @@ Redistribution cheapest_by_rules(std::span<const std::int64_t> axis_sizes,
                                  std::span<const std::int64_t> shape,
                                  Bytes dtype_bytes,
                                  LayoutCode from,
-                                 LayoutCode to) {
+                                 LayoutCode to,
+                                 Division division) {
+  auto allowed = [&](const Redistribution& sequence) {
+    return division == Division::kAny ||
+           std::all_of(
+               sequence.steps.begin(), sequence.steps.end(), [&](const RedistributionStep& step) {
+                 const auto code =
+                     encode_placements(axis_sizes, static_cast<int>(shape.size()), step.after);
+                 return code && local_elements(axis_sizes, shape, *code, division) >= 0;
+               });
+  };
   Redistribution best = gather_then_slice(axis_sizes, price, shape, dtype_bytes, from, to);
   const Placements source = decode_placements(axis_sizes, from);
   const Placements goal = decode_placements(axis_sizes, to);
   auto greedy = hyper_parallel_redistribution(axis_sizes, price, shape, dtype_bytes, source, goal);
-  if (greedy && greedy->time < best.time) best = *std::move(greedy);
+  if (greedy && greedy->time < best.time && allowed(*greedy)) best = *std::move(greedy);
   const PriceOfMesh price_of = [&](std::span<const std::int64_t> sizes) -> CollectivePrice {
     if (std::equal(sizes.begin(), sizes.end(), axis_sizes.begin(), axis_sizes.end())) return price;
     return [](const CollectiveCall&) { return Seconds{}; };  // a cut axis: the result is not used
   };
   auto shardy = shardy_redistribution(axis_sizes, price_of, shape, dtype_bytes, source, goal);
   if (shardy && !shardy->refined && shardy->steps.time < best.time &&
-      std::equal(shape.begin(), shape.end(), shardy->padded_shape.begin())) {
+      std::equal(shape.begin(), shape.end(), shardy->padded_shape.begin()) &&
+      allowed(shardy->steps)) {
     best = std::move(shardy->steps);
   }
   return best;

@@ -63,7 +63,8 @@ Redistribution cheapest_by_rules(std::span<const std::int64_t> axis_sizes,
                                  std::span<const std::int64_t> shape,
                                  Bytes dtype_bytes,
                                  LayoutCode from,
-                                 LayoutCode to);
+                                 LayoutCode to,
+                                 Division division);
 
 /// Reduces and gathers everything, then slices and masks. Always possible.
 Redistribution gather_then_slice(std::span<const std::int64_t> axis_sizes,

@@ -84,7 +84,8 @@ Result<void> check_codes(std::span<const std::int64_t> axis_sizes,
                          std::span<const std::int64_t> shape,
                          Bytes dtype_bytes,
                          LayoutCode from,
-                         LayoutCode to) {
+                         LayoutCode to,
+                         Division division) {
   if (dtype_bytes < 1) return fail(ErrorCode::kValue, "/dtype", "an element has at least one byte");
   Bytes total = dtype_bytes;
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
@@ -100,12 +101,14 @@ Result<void> check_codes(std::span<const std::int64_t> axis_sizes,
     total *= std::max<std::int64_t>(shape[dim], 1);
   }
   for (const auto& [code, where] : {std::pair{from, "/from"}, std::pair{to, "/to"}}) {
-    if (local_elements(axis_sizes, shape, code) < 0) {
+    if (local_elements(axis_sizes, shape, code, division) < 0) {
       return fail(ErrorCode::kValue,
                   where,
                   to_string(decode_placements(axis_sizes, code)) +
-                      " cuts a dimension by several axes whose product does not divide it; only a "
-                      "single axis may cut unevenly");
+                      (division == Division::kEqual
+                           ? " cuts a dimension that it does not divide"
+                           : " cuts a dimension by several axes whose product does not divide it; "
+                             "only a single axis may cut unevenly"));
     }
   }
   for (std::size_t axis = 0; axis < axis_sizes.size(); ++axis) {

@@ -33,7 +33,8 @@ Result<void> check_codes(std::span<const std::int64_t> axis_sizes,
                          std::span<const std::int64_t> shape,
                          Bytes dtype_bytes,
                          LayoutCode from,
-                         LayoutCode to);
+                         LayoutCode to,
+                         Division division = Division::kAny);
 /// Both placements as codes, checked.
 Result<CodePair> checked_codes(std::span<const std::int64_t> axis_sizes,
                                std::span<const std::int64_t> shape,

@@ -34,9 +34,9 @@ class PlanBuilder {
     mesh_.emplace(std::move(*mesh));
     add_tensors();
     add_operators();
+    add_parameters();  // first: a gathered parameter travels on from there
     add_transfers();
     add_ends();
-    add_parameters();
     add_groups();
     add_costs();
     return std::move(plan_);

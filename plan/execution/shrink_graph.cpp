@@ -58,18 +58,23 @@ class Atoms {
     }
   }
 
-  /// Demands that `pieces` cut the dimension: its first parts, one after another. False where they
-  /// do not divide it so.
+  /// Demands that `pieces` cut the dimension: its first parts, one after another; cuts across parts
+  /// keep the sizes. False where they do not divide it.
   bool cut(const std::vector<int>& dimension, std::int64_t pieces) {
-    for (const int leaf : leaves(dimension)) {
-      if (pieces == 1) break;
-      Atom& atom = at(root(leaf));
+    const std::vector<int> parts = leaves(dimension);
+    std::int64_t size = 1;
+    for (const int part : parts) size *= at(root(part)).size;
+    if (size % pieces != 0) return false;
+    for (const int part : parts) {
+      if (pieces == 1) return true;
+      Atom& atom = at(root(part));
       const std::int64_t here = std::gcd(pieces, atom.size);
       atom.multiple = std::lcm(atom.multiple, here);
       pieces /= here;
-      if (pieces > 1 && here != atom.size) return false;
+      if (pieces > 1 && here != atom.size) break;
     }
-    return pieces == 1;
+    if (pieces > 1) std::for_each(parts.begin(), parts.end(), [&](int part) { freeze(part); });
+    return true;
   }
 
   void freeze(int atom) { at(root(atom)).frozen = true; }

@@ -207,6 +207,49 @@ TEST_CASE("Uneven dimensions are cut with ceil and moved without loss") {
 }
 
 TEST_CASE(
+    "Where pieces must be equal, no layout on the way is uneven, and costs are still a metric") {
+  int cheaper_unevenly = 0;
+  for (const auto& shape : std::vector<Sizes>{{4, 3}, {2, 8, 3}, {6, 5}, {3, 5}}) {
+    for (const auto& mesh : std::vector<Sizes>{{2, 2}, {2, 3}, {2, 2, 2}}) {
+      RedistributionPlanner equal(mesh, ring_price(mesh), Division::kEqual);
+      RedistributionPlanner any(mesh, ring_price(mesh));
+      std::vector<Placements> layouts;
+      for (const Placements& layout : all_layouts(mesh, shape, kSumOnly)) {
+        const auto code = encode_placements(mesh, static_cast<int>(shape.size()), layout);
+        if (local_elements(mesh, shape, *code, Division::kEqual) >= 0) {
+          layouts.push_back(layout);
+        } else {
+          CHECK_FALSE(equal.plan(shape, 2, layout, layout));
+        }
+      }
+      std::vector<std::vector<Seconds>> cost(layouts.size());
+      for (std::size_t i = 0; i < layouts.size(); ++i) {
+        for (const Placements& to : layouts) {
+          const auto found = equal.plan(shape, 2, layouts[i], to);
+          REQUIRE(found);
+          for (const RedistributionStep& step : (*found)->steps) {
+            const auto code = encode_placements(mesh, static_cast<int>(shape.size()), step.after);
+            REQUIRE(local_elements(mesh, shape, *code, Division::kEqual) >= 0);
+          }
+          const auto free = any.plan(shape, 2, layouts[i], to);
+          REQUIRE(free);
+          REQUIRE((*free)->time <= (*found)->time);
+          cheaper_unevenly += (*free)->time < (*found)->time ? 1 : 0;
+          cost[i].push_back((*found)->time);
+        }
+      }
+      for (std::size_t a = 0; a < layouts.size(); ++a) {
+        for (std::size_t b = 0; b < layouts.size(); ++b) {
+          for (std::size_t c = 0; c < layouts.size(); ++c)
+            REQUIRE(cost[a][c] <= cost[a][b] + cost[b][c]);
+        }
+      }
+    }
+  }
+  CHECK(cheaper_unevenly > 0);  // it makes a difference
+}
+
+TEST_CASE(
     "Mixed reductions are resolved in a right order; only a change of kind on one axis is "
     "refused") {
   const std::vector<Reduction> all = {

@@ -4,6 +4,7 @@
 
 #include "plan/build_plan.h"
 #include "plan/check_plan.h"
+#include "plan/verify_plan.h"
 #include "search/dp_search.h"
 #include "support/models.h"
 #include "support/random_graph.h"
@@ -130,9 +131,9 @@ TEST_CASE("the search's sums equal the evaluator's for any choices") {
   CHECK(checked > 240);
 }
 
-TEST_CASE("the plan checker agrees with the evaluator on any choices") {
+TEST_CASE("the plan checker agrees with the evaluator on any choices, and they run") {
   int checked = 0;
-  for (std::uint64_t seed = 1000; seed < 1150; ++seed) {
+  for (std::uint64_t seed = 1000; seed < 1400; ++seed) {
     Case c(seed, 2, 12);
     INFO("seed " << seed << ": " << c.text);
     c.cluster.fingerprint = "sha256:c";
@@ -164,9 +165,14 @@ TEST_CASE("the plan checker agrees with the evaluator on any choices") {
     for (const Finding& finding : check_plan(plan, c.graph, c.cluster))
       faults += "\n" + to_string(finding);
     REQUIRE(faults == "");
+    VerifyOptions how;
+    how.seed = seed;
+    const Result<VerifyReport> run = verify_plan(plan, c.graph, how);
+    if (!run) FAIL(to_string(run.error()));
+    if (run->divergence) FAIL(to_string(*run->divergence));
     ++checked;
   }
-  CHECK(checked > 75);
+  CHECK(checked > 200);
 }
 
 TEST_CASE("a priced sum is the objective plus the priced bytes, rounded down") {
