@@ -384,7 +384,7 @@ void PriceBook::add_inner_collectives(const Operator& op,
     experts = action.ring;
   }
   if (route_axes != 0) {
-    const auto has_experts = [&](const OperandRule& operand) {
+    const auto has_experts = [&](const OperandRule& operand) -> bool {
       return factors_in(operand, sizes.size())[static_cast<std::size_t>(experts)];
     };
     Bytes slots = 0;
