@@ -16,24 +16,6 @@ Bytes elements(const std::vector<std::int64_t>& shape) {
   return product;
 }
 
-/// Does any axis of this strategy act on the factor?
-AxisSet axes_of_factor(const OperatorInfo& info, const Strategy& strategy, int factor) {
-  AxisSet axes = 0;
-  for (std::size_t axis = 0; axis < info.mesh_shape().size(); ++axis) {
-    const AxisAction& action = info.action(strategy, static_cast<int>(axis));
-    if (action.factor == factor || action.ring == factor) axes |= AxisSet{1} << axis;
-  }
-  return axes;
-}
-
-std::vector<bool> factors_in(const OperandRule& operand, std::size_t count) {
-  std::vector<bool> in(count);
-  for (const DimensionFactors& dim : operand.dims) {
-    for (const int factor : dim) in[static_cast<std::size_t>(factor)] = true;
-  }
-  return in;
-}
-
 /// The local m, n, k of the product that makes `result` from `a` and `b`: factors of a and the
 /// result, of b and the result, of a and b. (Factors of all three are batch.)
 MatMulDims product_dims(const OperandRule& a,
@@ -308,111 +290,15 @@ void PriceBook::add_inner_collectives(const Operator& op,
                                       const OperatorInfo& operator_info,
                                       const Strategy& strategy,
                                       OperatorPrice& price) {
-  const Rule& rule = *op.rule;
-  const bool backward = graph_.training && has_backward(graph_, op);
-  auto add = [&](Collective collective,
-                 AxisSet axes,
-                 bool in_backward,
-                 std::int64_t count,
-                 Bytes bytes,
-                 OverlapKind overlap) {
-    if (count == 0) return;
-    const CollectiveCall call{collective, axes, bytes};
-    price.collectives.push_back({collective,
-                                 axes,
-                                 in_backward,
-                                 count,
+  for (const InnerExchange& inner : inner_exchanges(graph_, op, operator_info, strategy)) {
+    const CollectiveCall call{inner.collective, inner.axes, inner.elements * inner.element_bytes};
+    price.collectives.push_back({inner.collective,
+                                 inner.axes,
+                                 inner.backward,
+                                 inner.count,
                                  collectives_.moved(call),
                                  collectives_.time(call),
-                                 overlap});
-  };
-  const std::vector<std::int64_t> sizes = operator_info.local_factors(strategy);
-  for (const bool in_backward : {false, true}) {
-    if (in_backward && !backward) continue;
-    AxisSet axes = 0;
-    for (std::size_t f = 0; f < rule.factors.size(); ++f) {
-      if (exchanges_statistics(rule.factors[f], in_backward))
-        axes |= axes_of_factor(operator_info, strategy, static_cast<int>(f));
-    }
-    if (axes == 0) continue;
-    Bytes statistics = 4;  // bytes; the first operand without the factors that are reduced
-    for (const DimensionFactors& dim : rule.operands[0].dims) {
-      for (const int factor : dim) {
-        const auto f = static_cast<std::size_t>(factor);
-        if (!exchanges_statistics(rule.factors[f], in_backward)) statistics *= sizes[f];
-      }
-    }
-    add(Collective::kAllReduce,
-        axes,
-        in_backward,
-        in_backward ? rule.statistic_backward : rule.statistic_forward,
-        statistics,
-        OverlapKind::kActivation);
-  }
-  // halos, one dimension after the other: a later one carries the corners of the earlier ones
-  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    if (!op.inputs[i]) continue;
-    const Tensor& tensor = graph_.tensor(*op.inputs[i]);
-    Shape local =
-        local_shape(tensor.shape, operator_info.operand_state(strategy, i, true), mesh_shape_);
-    for (std::size_t d = 0; d < local.size(); ++d) {
-      if (rule.operands[i].dims[d].size() != 1) continue;
-      const int id = rule.operands[i].dims[d][0];
-      const Factor& factor = rule.factors[static_cast<std::size_t>(id)];
-      const AxisSet axes = axes_of_factor(operator_info, strategy, id);
-      if (factor.kind != FactorKind::kWindow || axes == 0) continue;
-      const auto rows =
-          halo(factor.window, factor.size, factor.size / sizes[static_cast<std::size_t>(id)]);
-      MESHPLAN_CHECK(rows.has_value());
-      const Bytes row = elements(local) / local[d] * dtype_bytes(tensor.dtype);
-      for (const std::int64_t count : {rows->before, rows->after}) {
-        if (count == 0) continue;
-        add(Collective::kPermute, axes, false, 1, count * row, OverlapKind::kActivation);
-        if (backward && tensor.has_gradient)
-          add(Collective::kPermute, axes, true, 1, count * row, OverlapKind::kActivation);
-      }
-      local[d] += rows->before + rows->after;
-    }
-  }
-  // tokens to experts or back: the slots of one device change hands
-  AxisSet route_axes = 0;
-  int experts = -1;
-  for (std::size_t axis = 0; axis < mesh_shape_.size(); ++axis) {
-    const AxisAction& action = operator_info.action(strategy, static_cast<int>(axis));
-    if (action.kind != AxisAction::Kind::kRoute) continue;
-    route_axes |= AxisSet{1} << axis;
-    experts = action.ring;
-  }
-  if (route_axes != 0) {
-    const auto has_experts = [&](const OperandRule& operand) -> bool {
-      return factors_in(operand, sizes.size())[static_cast<std::size_t>(experts)];
-    };
-    Bytes slots = 0;
-    for (std::size_t i = 0; i < op.inputs.size() && slots == 0; ++i) {
-      if (op.inputs[i] && has_experts(rule.operands[i]))
-        slots = local_bytes(*op.inputs[i], operator_info.operand_state(strategy, i, true));
-    }
-    for (std::size_t r = 0; r < op.outputs.size() && slots == 0; ++r) {
-      if (has_experts(rule.results[r]))
-        slots = local_bytes(op.outputs[r], operator_info.result_state(strategy, r));
-    }
-    add(Collective::kAllToAll, route_axes, false, 1, slots, OverlapKind::kActivation);
-    if (backward) add(Collective::kAllToAll, route_axes, true, 1, slots, OverlapKind::kActivation);
-  }
-  for (std::size_t axis = 0; axis < mesh_shape_.size(); ++axis) {
-    const AxisAction& action = operator_info.action(strategy, static_cast<int>(axis));
-    if (action.kind != AxisAction::Kind::kRing) continue;
-    Bytes exchanged = 0;
-    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-      if (op.inputs[i] &&
-          factors_in(rule.operands[i], sizes.size())[static_cast<std::size_t>(action.ring)]) {
-        exchanged += local_bytes(*op.inputs[i], operator_info.operand_state(strategy, i, true));
-      }
-    }
-    const std::int64_t hops = mesh_shape_[axis] - 1;
-    add(Collective::kPermute, AxisSet{1} << axis, false, hops, exchanged, OverlapKind::kRing);
-    if (backward)
-      add(Collective::kPermute, AxisSet{1} << axis, true, hops, 2 * exchanged, OverlapKind::kRing);
+                                 inner.overlap});
   }
 }
 

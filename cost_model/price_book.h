@@ -16,6 +16,7 @@
 #include "cost_model/collective_model.h"
 #include "cost_model/compute_model.h"
 #include "cost_model/data_flow.h"
+#include "cost_model/inner_exchanges.h"
 #include "graph/graph.h"
 #include "graph/operator_info.h"
 #include "lib/redistribution.h"
@@ -32,9 +33,6 @@ struct PriceOptions {
   Optimizer optimizer = Optimizer::kAdamW;
   Overlap overlap;  ///< the cluster's, unless the user says otherwise
 };
-
-/// When a collective runs beside computation, and which fraction of it is free.
-enum class OverlapKind : std::uint8_t { kActivation, kGradient, kGather, kRing };
 
 /// A collective inside an operator.
 struct InnerCollective {

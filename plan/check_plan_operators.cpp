@@ -535,7 +535,8 @@ std::vector<InnerMove> inner_moves(const Context& context, OperatorId id) {
     add(Collective::kAllReduce, axes, in_backward, count, bytes, Hiding::kActivation);
   };
   statistics(false, rule.statistic_forward);
-  statistics(true, rule.statistic_backward);
+  if (op.inputs[0] && context.graph.tensor(*op.inputs[0]).has_gradient)
+    statistics(true, rule.statistic_backward);
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     if (!op.inputs[i]) continue;
     const Tensor& tensor = context.graph.tensor(*op.inputs[i]);

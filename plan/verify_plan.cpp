@@ -5,16 +5,20 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "cost_model/data_flow.h"
+#include "cost_model/inner_exchanges.h"
 #include "lib/check.h"
 #include "lib/layout.h"
+#include "lib/redistribution_steps.h"
 #include "lib/redistribution_verify.h"
 #include "plan/execution/execution.h"
 #include "plan/execution/shrink_graph.h"
@@ -104,16 +108,23 @@ class Meshes {
     return Meshes(*full, *small, true);
   }
 
+  const DeviceMesh& full() const { return full_; }
   const DeviceMesh& run() const { return run_; }
   bool shrunk() const { return shrunk_; }
 
-  /// The layout that the placements mean, on the mesh that is run.
+  /// The layout that the placements mean, on one of the two meshes (by default the one that is
+  /// run).
   Result<Layout> layout(const Placements& placements, std::size_t rank) const {
+    return layout(placements, rank, run_);
+  }
+  Result<Layout> layout(const Placements& placements,
+                        std::size_t rank,
+                        const DeviceMesh& mesh) const {
     auto full = Layout::from_placements(full_, placements, static_cast<int>(rank));
     if (!full) return fail(full.error());
     const TensorMap map = full->tensor_map();
     const PartialList partial = full->partial();
-    return Layout::from_tensor_map(run_, map, partial);
+    return Layout::from_tensor_map(mesh, map, partial);
   }
 
  private:
@@ -187,6 +198,10 @@ std::int64_t index_bound(const Graph& graph, TensorId tensor) {
   }
   return bound == 0 ? kElsewhere : bound;
 }
+
+/// Collectives inside an operator, how often each runs.
+using ExchangeCounts =
+    std::map<std::tuple<bool, AxisSet, Collective, std::int64_t>, std::int64_t>;  // ..., elements
 
 class Verifier {
  public:
@@ -308,6 +323,56 @@ class Verifier {
     return std::nullopt;
   }
 
+  /// The bytes of every step are those that its collective moves at the sizes of the big graph.
+  /// Whole gradients of parameters travel in one type, whatever it is.
+  Outcome check_bytes(const PlanRedistribution& entry, std::size_t t, const std::string& where) {
+    const Tensor& tensor = full_.tensors[t];
+    const bool reduced = entry.phase == Phase::kGradient && tensor.role == Role::kParameter &&
+                         (entry.per == Per::kStep || uses_of_[&entry].size() == tensor.uses.size());
+    auto local_elements = [&](const Placements& placements) -> std::optional<std::int64_t> {
+      const auto layout = meshes_->layout(placements, tensor.shape.size(), meshes_->full());
+      if (!layout) return std::nullopt;
+      const auto local = layout->local_shape(tensor.shape);
+      if (!local) return std::nullopt;
+      return element_count(*local);
+    };
+    auto before = local_elements(entry.from);
+    for (std::size_t s = 0; s < entry.steps.size(); ++s) {
+      const PlanStep& step = entry.steps[s];
+      const auto after = local_elements(step.placements);
+      AxisSet axes = 0;
+      for (const std::string& name : step.axes) {
+        const auto axis = meshes_->full().axis_index(name);
+        if (!axis) return malformed(where, axis.error().message);
+        axes |= AxisSet{1} << *axis;
+      }
+      if (!before || !after) return malformed(where, "a layout does not fit the tensor");
+      const std::int64_t elements =
+          step.collective == Collective::kReduceScatter ? *before : *after;
+      const std::int64_t devices = meshes_->full().group_size(axes);
+      auto moves = [&](Bytes width) {
+        return moved_bytes(step.collective, devices, elements * width) == step.bytes;
+      };
+      if (reduced && reduce_width_ == 0) {
+        for (const Bytes width : {Bytes{1}, Bytes{2}, Bytes{4}, Bytes{8}}) {
+          if (step.bytes > 0 && moves(width)) reduce_width_ = width;
+        }
+      }
+      const Bytes width = reduced ? reduce_width_ : dtype_bytes(tensor.dtype);
+      if (!moves(width)) {
+        return diverges(
+            entry.consumers.empty() ? std::string() : entry.consumers[0].op,
+            t,
+            phase_name(entry.phase),
+            "step " + std::to_string(s) + " lists " + std::to_string(step.bytes) +
+                " bytes per device, it moves " +
+                std::to_string(moved_bytes(step.collective, devices, elements * width)));
+      }
+      before = after;
+    }
+    return std::nullopt;
+  }
+
   Outcome read_redistribution(const PlanRedistribution& entry,
                               std::size_t tensor,
                               const std::string& where) {
@@ -325,6 +390,7 @@ class Verifier {
                          "\"" + consumer.op + "\" is not one reader of \"" + of.name + "\"");
     }
     std::sort(uses.begin(), uses.end());
+    if (Outcome out = check_bytes(entry, tensor, where)) return out;
     Entries& entries = entries_[tensor];
     auto once = [&](const PlanRedistribution*& slot) -> Outcome {
       if (slot != nullptr) return malformed(where, "the tensor is brought there twice");
@@ -395,10 +461,20 @@ class Verifier {
     return all;
   }
 
-  /// The strategy that gives the operator's placements.
+  using Infos = std::map<const Rule*, std::shared_ptr<const OperatorInfo>>;
+
+  static const OperatorInfo& info_in(Infos& infos, const Operator& op, const DeviceMesh& mesh) {
+    auto& info = infos[op.rule.get()];
+    if (!info) {
+      info = std::make_shared<OperatorInfo>(
+          op.rule, std::vector<std::int64_t>(mesh.shape().begin(), mesh.shape().end()));
+    }
+    return *info;
+  }
+
+  /// The strategies of all operators: on the big graph those that give the plan's placements and
+  /// need the collectives that it lists inside the operator, then the same on the small one.
   Outcome find_strategies() {
-    const std::vector<std::int64_t> shape(mesh().shape().begin(), mesh().shape().end());
-    const int axes = mesh().ndim();
     for (std::size_t o = 0; o < graph_.operators.size(); ++o) {
       const Operator& op = graph_.operators[o];
       if (!can_execute(op.type)) {
@@ -407,48 +483,141 @@ class Verifier {
                      "operator \"" + op.name + "\" of type " + op.type +
                          " has no meaning that could be executed"});
       }
-      auto& info = info_of_[op.rule.get()];
-      if (!info) info = std::make_shared<OperatorInfo>(op.rule, shape);
       auto& single = single_info_of_[op.rule.get()];
       if (!single) single = std::make_shared<OperatorInfo>(op.rule, std::vector<std::int64_t>{});
-      const PlanOperator& said = *operators_[o];
-      auto gives = [&](const Strategy& strategy) {
-        for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-          if (!op.inputs[i]) continue;
-          const Tensor& tensor = graph_.tensor(*op.inputs[i]);
-          const Reduction reduction =
-              tensor.producer ? info_of_[graph_.op(*tensor.producer).rule.get()]->result_reduction()
-                              : Reduction::kSum;
-          const TensorState state = info->operand_state(strategy, i, tensor.has_gradient);
-          if (!same(value_placements(state, axes, reduction), *said.in_placements[i], tensor))
-            return false;
-        }
-        for (std::size_t r = 0; r < op.outputs.size(); ++r) {
-          const TensorState state = info->result_state(strategy, r);
-          if (!same(value_placements(state, axes, info->result_reduction()),
-                    said.out_placements[r],
-                    graph_.tensor(op.outputs[r])))
-            return false;
+      auto candidates = strategies_of(full_, o, meshes_->full(), full_info_of_);
+      const auto small = strategies_of(graph_, o, mesh(), info_of_);
+      if (candidates.empty() || small.empty()) {
+        return malformed(
+            operator_place(o) + "/in_placements",
+            "no strategy of \"" + op.name + "\" (" + op.type + ") has these placements");
+      }
+      auto listed = listed_exchanges(o);
+      if (!listed) return malformed(operator_place(o) + "/collectives", listed.error().message);
+      std::erase_if(candidates, [&](const Strategy& strategy) {
+        return needed_exchanges(o, strategy) != *listed;
+      });
+      if (candidates.empty())
+        return inner_differs(
+            o, "the plan lists other collectives inside the operator than its placements need");
+      const OperatorInfo& big = info_in(full_info_of_, full_.operators[o], meshes_->full());
+      const OperatorInfo& info = info_in(info_of_, op, mesh());
+      const auto same_actions = [&](const Strategy& strategy) {
+        for (int axis = 0; axis < mesh().ndim(); ++axis) {
+          if (!(info.action(strategy, axis) == big.action(candidates.front(), axis))) return false;
         }
         return true;
       };
-      const auto& strategies = info->strategies();
-      const auto found = std::find_if(strategies.begin(), strategies.end(), gives);
-      if (found == strategies.end()) {
-        return malformed(
-            "/operators/" + std::to_string(o) + "/in_placements",
-            "no strategy of \"" + op.name + "\" (" + op.type + ") has these placements");
-      }
-      strategies_.push_back(*found);
+      const auto found = std::find_if(small.begin(), small.end(), same_actions);
+      strategies_.push_back(found == small.end() ? small.front() : *found);
     }
     return std::nullopt;
   }
 
-  /// Equal on the mesh that is run.
-  bool same(const Placements& state, const Placements& said, const Tensor& tensor) const {
-    const auto a = Layout::from_placements(mesh(), state, static_cast<int>(tensor.shape.size()));
-    const auto b = meshes_->layout(said, tensor.shape.size());
-    return a && b && *a == *b;
+  /// The strategies of an operator of the big or the small graph that give the plan's placements.
+  std::vector<Strategy> strategies_of(const Graph& graph,
+                                      std::size_t o,
+                                      const DeviceMesh& mesh,
+                                      Infos& infos) const {
+    const Operator& op = graph.operators[o];
+    const OperatorInfo& info = info_in(infos, op, mesh);
+    const int axes = mesh.ndim();
+    const PlanOperator& said = *operators_[o];
+    auto same = [&](const Placements& state, const Placements& placements, const Tensor& tensor) {
+      const std::size_t rank = tensor.shape.size();
+      const auto a = Layout::from_placements(mesh, state, static_cast<int>(rank));
+      const auto b = meshes_->layout(placements, rank, mesh);
+      return a && b && *a == *b;
+    };
+    auto gives = [&](const Strategy& strategy) {
+      for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+        if (!op.inputs[i]) continue;
+        const Tensor& tensor = graph.tensor(*op.inputs[i]);
+        const Reduction reduction =
+            tensor.producer ? info_in(infos, graph.op(*tensor.producer), mesh).result_reduction()
+                            : Reduction::kSum;
+        const TensorState state = info.operand_state(strategy, i, tensor.has_gradient);
+        if (!same(value_placements(state, axes, reduction), *said.in_placements[i], tensor))
+          return false;
+      }
+      for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+        const TensorState state = info.result_state(strategy, r);
+        if (!same(value_placements(state, axes, info.result_reduction()),
+                  said.out_placements[r],
+                  graph.tensor(op.outputs[r])))
+          return false;
+      }
+      return true;
+    };
+    std::vector<Strategy> found;
+    std::copy_if(
+        info.strategies().begin(), info.strategies().end(), std::back_inserter(found), gives);
+    return found;
+  }
+
+  /// Collectives inside an operator of the big graph: backward, axes, kind, bytes -> times.
+  using BigExchanges = std::map<std::tuple<bool, AxisSet, Collective, Bytes>, std::int64_t>;
+
+  BigExchanges needed_exchanges(std::size_t o, const Strategy& strategy) {
+    const Operator& op = full_.operators[o];
+    BigExchanges needed;
+    const OperatorInfo& info = info_in(full_info_of_, op, meshes_->full());
+    for (const InnerExchange& exchange : inner_exchanges(full_, op, info, strategy)) {
+      const Bytes moved = moved_bytes(exchange.collective,
+                                      meshes_->full().group_size(exchange.axes),
+                                      exchange.elements * exchange.element_bytes);
+      needed[{exchange.backward, exchange.axes, exchange.collective, moved}] += exchange.count;
+    }
+    return needed;
+  }
+
+  Result<BigExchanges> listed_exchanges(std::size_t o) const {
+    BigExchanges listed;
+    for (const PlanCollective& collective : operators_[o]->collectives) {
+      AxisSet axes = 0;
+      for (const std::string& name : collective.axes) {
+        const auto axis = mesh().axis_index(name);
+        if (!axis) return fail(axis.error());
+        axes |= AxisSet{1} << *axis;
+      }
+      const bool backward = collective.phase == Phase::kBackward;
+      listed[{backward, axes, collective.collective, collective.bytes}] += collective.count;
+    }
+    return listed;
+  }
+
+  Stop inner_differs(std::size_t o, std::string message) const {
+    Divergence divergence;
+    divergence.op = full_.operators[o].name;
+    divergence.phase = "forward";
+    divergence.message = std::move(message);
+    return {std::move(divergence), std::nullopt};
+  }
+
+  /// The collectives that ran inside an operator are those that its strategy needs.
+  Outcome check_executed_exchanges(std::size_t o) {
+    const Operator& op = graph_.operators[o];
+    ExchangeCounts needed;
+    for (const InnerExchange& exchange :
+         inner_exchanges(graph_, op, *info_of_[op.rule.get()], strategies_[o]))
+      needed[{exchange.backward, exchange.axes, exchange.collective, exchange.elements}] +=
+          exchange.count;
+    ExchangeCounts executed;
+    for (const InnerCall& call : runs_[o]->collectives())
+      executed[{call.backward, call.axes, call.collective, call.elements}] += call.count;
+    if (executed == needed) return std::nullopt;
+    auto text = [](const ExchangeCounts& counts) {
+      std::string all;
+      for (const auto& [key, count] : counts) {
+        const auto& [backward, axes, collective, elements] = key;
+        all += (all.empty() ? "" : ", ") + std::to_string(count) + " " +
+               collective_name(collective) + " of " + std::to_string(elements) +
+               (backward ? " elements backward" : " elements");
+      }
+      return all.empty() ? std::string("none") : all;
+    };
+    return inner_differs(
+        o, "inside the operator ran " + text(executed) + ", priced are " + text(needed));
   }
 
   const DeviceMesh& mesh() const { return meshes_->run(); }
@@ -657,7 +826,7 @@ class Verifier {
                 std::string message) const {
     Divergence divergence;
     divergence.op = op;
-    divergence.tensor = graph_.tensors[tensor].name;
+    divergence.tensor = full_.tensors[tensor].name;
     divergence.phase = phase;
     divergence.message = std::move(message);
     return {std::move(divergence), std::nullopt};
@@ -781,7 +950,9 @@ class Verifier {
       if (Outcome out = bring(t)) return out;
     }
     runs_.push_back(std::make_unique<OperatorExecution>(std::move(*made)));
-    return std::nullopt;
+    if (graph_.training && has_backward(graph_, op)) return std::nullopt;
+    report_.collectives += static_cast<std::int64_t>(runs_[o]->collectives().size());
+    return check_executed_exchanges(o);
   }
 
   std::string operator_place(std::size_t o) const { return "/operators/" + std::to_string(o); }
@@ -858,6 +1029,7 @@ class Verifier {
     if (!found) return execution_failed(o, found.error());
     ++report_.operators;
     report_.collectives += static_cast<std::int64_t>(runs_[o]->collectives().size());
+    if (Outcome out = check_executed_exchanges(o)) return out;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       if (!op.inputs[i] || !(*found)[i]) continue;
       const std::size_t t = index(*op.inputs[i]);
@@ -1030,12 +1202,14 @@ class Verifier {
   VerifyReport report_;
   std::optional<Meshes> meshes_;
   int microbatches_ = 1;
+  Bytes reduce_width_ = 0;  ///< bytes of an element of a parameter's gradient on its way
 
   std::vector<Entries> entries_;                                   ///< per tensor
   std::vector<const PlanOperator*> operators_;                     ///< per operator
   std::map<const PlanRedistribution*, std::vector<int>> uses_of_;  ///< of the entry's tensor
-  std::map<const Rule*, std::shared_ptr<const OperatorInfo>> info_of_;
-  std::map<const Rule*, std::shared_ptr<const OperatorInfo>> single_info_of_;  ///< one device
+  Infos info_of_;                                                  ///< of the small graph
+  Infos single_info_of_;                                           ///< of the same on one device
+  Infos full_info_of_;  ///< of the big graph on its whole mesh
   std::vector<Strategy> strategies_;
 
   std::vector<DenseTensor> expected_;                           ///< per tensor
@@ -1058,8 +1232,9 @@ std::string number_text(double value) {
 
 std::string to_string(const Divergence& divergence) {
   std::string text = divergence.phase + " of ";
-  if (!divergence.op.empty()) text += "operator \"" + divergence.op + "\", ";
-  text += "tensor \"" + divergence.tensor + "\": ";
+  if (!divergence.op.empty())
+    text += "operator \"" + divergence.op + (divergence.tensor.empty() ? "\": " : "\", ");
+  if (!divergence.tensor.empty()) text += "tensor \"" + divergence.tensor + "\": ";
   if (!divergence.message.empty()) return text + divergence.message;
   text += "device " + std::to_string(divergence.device.value_or(0)) + " holds ";
   text += number_text(divergence.found) + " as element [";

@@ -139,6 +139,26 @@ std::vector<Mutation> mutations() {
                       });
                   step.pairs[0].first = other->first;
                 })});
+  list.push_back(
+      {"a step lists other bytes",
+       on_entry([](const PlanRedistribution& entry) { return !entry.steps.empty(); },
+                [](Plan& plan, std::size_t r) { plan.redistributions[r].steps[0].bytes += 64; })});
+  const auto on_inner = [](const std::function<void(PlanOperator&)>& change) {
+    return [=](Plan& plan, int n) {
+      for (PlanOperator& op : plan.operators) {
+        if (op.collectives.empty() || n-- > 0) continue;
+        change(op);
+        return true;
+      }
+      return false;
+    };
+  };
+  list.push_back({"a collective inside an operator lists other bytes",
+                  on_inner([](PlanOperator& op) { op.collectives[0].bytes *= 2; })});
+  list.push_back({"a collective inside an operator is left out",
+                  on_inner([](PlanOperator& op) { op.collectives.pop_back(); })});
+  list.push_back({"a collective inside an operator runs once more",
+                  on_inner([](PlanOperator& op) { op.collectives[0].count += 1; })});
   list.push_back({"an operand is said to lie otherwise", [](Plan& plan, int n) {
                     for (PlanOperator& op : plan.operators) {
                       for (auto& operand : op.in_placements) {
@@ -170,7 +190,11 @@ TEST_CASE("every broken plan is found") {
   tensor_parallel.name = "one sequence";
   tensor_parallel.batch = 1;
   tensor_parallel.seq = 256;
-  std::vector<PlannedCase> wanted = {PlannedCase{}, tight, tensor_parallel};
+  PlannedCase long_sequence = tensor_parallel;
+  long_sequence.name = "one long sequence";
+  long_sequence.seq = 1024;
+  long_sequence.mesh = {{2, 4}, {"dp", "tp"}};
+  std::vector<PlannedCase> wanted = {PlannedCase{}, tight, tensor_parallel, long_sequence};
   std::map<std::string, int> found;
   for (const PlannedCase& each : wanted) {
     const Planned planned = plan_case(each);
