@@ -72,13 +72,18 @@ RunCommand define_import(CLI::App& app, CommonOptions& common) {
       ->required()
       ->check(CLI::Range(std::int64_t{1}, kMostHfSize))
       ->type_name("B");
-  hf->add_option("--seq", options->model.seq, "Tokens per sequence")
-      ->required()
+  hf->add_option("--seq", options->model.seq, "Tokens per sequence (all models but of images)")
       ->check(CLI::Range(std::int64_t{1}, kMostHfSize))
       ->type_name("S");
   hf->add_option("--mode", options->mode, "With labels and a loss, or the forward pass alone")
       ->check(CLI::IsMember({"training", "inference"}))
       ->type_name("training|inference")
+      ->capture_default_str();
+  hf->add_option("--past",
+                 options->model.past,
+                 "With --mode inference: tokens in the cache of keys and values before these")
+      ->check(CLI::Range(std::int64_t{0}, kMostHfSize))
+      ->type_name("P")
       ->capture_default_str();
   hf->add_option("--layers", options->model.layers, "Layers instead of the config's number")
       ->check(CLI::Range(std::int64_t{1}, kMostHfLayers))

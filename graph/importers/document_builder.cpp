@@ -17,15 +17,14 @@ void DocumentBuilder::dimension(const std::string& name, std::int64_t size) {
   document_.dimensions.push_back(std::move(dimension));
 }
 
-std::string DocumentBuilder::tensor(const std::string& name,
-                                    Role role,
-                                    std::vector<Size> shape,
-                                    DType dtype) {
+std::string DocumentBuilder::tensor(
+    const std::string& name, Role role, std::vector<Size> shape, DType dtype, bool trainable) {
   TensorDocument tensor;
   tensor.name = name;
   tensor.role = role;
   tensor.shape = std::move(shape);
   tensor.dtype = dtype;
+  tensor.trainable = trainable;
   document_.tensors.push_back(std::move(tensor));
   return name;
 }
@@ -35,15 +34,24 @@ std::string DocumentBuilder::add(const std::string& type,
                                  const std::string& scope,
                                  std::vector<std::string> inputs,
                                  Attributes attributes) {
+  add(type, name, scope, std::move(inputs), {name}, std::move(attributes));
+  return name;
+}
+
+void DocumentBuilder::add(const std::string& type,
+                          const std::string& name,
+                          const std::string& scope,
+                          std::vector<std::string> inputs,
+                          std::vector<std::string> outputs,
+                          Attributes attributes) {
   OperatorDocument op;
   op.name = name;
   op.type = type;
   op.inputs = std::move(inputs);
-  op.outputs = {name};
+  op.outputs = std::move(outputs);
   op.attributes = std::move(attributes);
   op.scope = scope;
   document_.operators.push_back(std::move(op));
-  return name;
 }
 
 GraphDocument DocumentBuilder::finish(std::vector<std::string> outputs) && {

@@ -20,13 +20,24 @@ class DocumentBuilder {
 
   void dimension(const std::string& name, std::int64_t size);
   /// Declares a tensor and returns its name.
-  std::string tensor(const std::string& name, Role role, std::vector<Size> shape, DType dtype);
+  std::string tensor(const std::string& name,
+                     Role role,
+                     std::vector<Size> shape,
+                     DType dtype,
+                     bool trainable = true);
   /// Adds an operator with one result of the same name, and returns that name.
   std::string add(const std::string& type,
                   const std::string& name,
                   const std::string& scope,
                   std::vector<std::string> inputs,
                   Attributes attributes = {});
+  /// Adds an operator with several results.
+  void add(const std::string& type,
+           const std::string& name,
+           const std::string& scope,
+           std::vector<std::string> inputs,
+           std::vector<std::string> outputs,
+           Attributes attributes);
   GraphDocument finish(std::vector<std::string> outputs) &&;
 
  private:

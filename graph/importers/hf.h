@@ -16,9 +16,10 @@ namespace meshplan {
 
 struct HfOptions {
   std::int64_t batch = 1;              ///< sequences per optimizer step
-  std::int64_t seq = 1;                ///< tokens per sequence
+  std::optional<std::int64_t> seq;     ///< tokens per sequence; images have none
   bool training = true;                ///< with labels and a loss
   std::optional<std::int64_t> layers;  ///< instead of the config's number of layers
+  std::int64_t past = 0;               ///< tokens in the cache before these (inference, decoders)
 };
 
 struct HfImport {
