@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention with grouped heads, and rotary position embedding. Operands have
 // four dimensions, [batch, heads, sequence, head size], or three, [batch, sequence, heads * size].
+#include <algorithm>
+#include <optional>
+
 #include "graph/ops/ops.h"
 
 namespace meshplan {
@@ -38,8 +41,25 @@ Result<std::string> mask_dims(const Shape& mask) {
 
 }  // namespace
 
+namespace {
+
+/// The share of the pairs of a query and a key that count: a causal query sees what stands before
+/// it, and of that at most the last `window` keys.
+double visible_share(double queries, double past, double keys, std::optional<double> window) {
+  const double first = past;
+  const double last = past + queries;
+  const double most = window ? std::min(*window, last) : last;
+  const double rising = std::max(first, most);  // from here on, the window is full
+  const double pairs = (rising * rising - first * first) / 2 + most * (last - rising);
+  return std::min(pairs / (queries * (past + keys)), 1.0);
+}
+
+}  // namespace
+
 /// Attention: q, k, v, and optionally a mask, past keys and past values. With these the results are
 /// also all keys and all values; the sequence of the keys is then in two parts and stays whole.
+/// Beside ONNX: attribute `sliding_window` (a causal query sees so many keys at most), and operand
+/// 7, a score per head that takes part in the softmax and belongs to no key.
 Result<Rule> make_attention(const OperatorSpec& spec) {
   std::size_t rank = 0;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -63,8 +83,16 @@ Result<Rule> make_attention(const OperatorSpec& spec) {
                  " query heads are no multiple of the " + std::to_string(*groups) + " key heads");
   auto causal = integer_attribute(spec, "is_causal", 0);
   if (!causal) return fail(causal.error());
-  if (spec.inputs.size() > 6)
-    return fail(ErrorCode::kUnsupported, "", "Attention takes at most 6 operands");
+  auto window = integer_attribute(spec, "sliding_window", 0);
+  if (!window) return fail(window.error());
+  if (*window < 0 || (*window > 0 && *causal == 0))
+    return wrong("attribute \"sliding_window\" is " + std::to_string(*window) +
+                 ", expected a number of keys, with \"is_causal\" 1");
+  if (spec.inputs.size() > 8 || has_operand(spec, 6))
+    return fail(ErrorCode::kUnsupported,
+                "",
+                "Attention takes q, k, v, a mask, past keys, past values and, as operand 7, a "
+                "score per head");
   const bool past = has_operand(spec, 4) && has_operand(spec, 5);
   if (!past && (has_operand(spec, 4) || has_operand(spec, 5)))
     return fail(ErrorCode::kMissing, "", "Attention takes past keys and past values together");
@@ -88,7 +116,15 @@ Result<Rule> make_attention(const OperatorSpec& spec) {
     saves += ",4,5";
   } else {
     text.modifier("ring:t=s");
-    for (std::size_t i = 4; i < spec.inputs.size(); ++i) text.operand("?");
+    for (std::size_t i = 4; i < std::min<std::size_t>(spec.inputs.size(), 6); ++i)
+      text.operand("?");
+  }
+  if (spec.inputs.size() > 6) text.operand("?");
+  if (has_operand(spec, 7)) {
+    text.operand("(g q)");
+    saves += ",7";
+  } else if (spec.inputs.size() > 7) {
+    text.operand("?");
   }
   if (past && spec.output_count > 1) {
     const std::int64_t keys = spec.inputs[1]->shape[rank == 4 ? 2 : 1];
@@ -105,7 +141,17 @@ Result<Rule> make_attention(const OperatorSpec& spec) {
   auto rule = text.bind(spec);
   if (!rule) return rule;
   rule->backward_factor = 2.5;
-  rule->flops_scale = *causal != 0 ? 0.5 : 1.0;
+  if (*causal != 0) {
+    const std::size_t sequence = rank == 4 ? 2 : 1;
+    const auto length = [&](std::size_t operand, std::size_t d) {
+      return static_cast<double>(spec.inputs[operand]->shape[d]);
+    };
+    rule->flops_scale =
+        visible_share(length(0, sequence),
+                      past ? length(4, 2) : 0,
+                      length(1, sequence),
+                      *window > 0 ? std::optional(static_cast<double>(*window)) : std::nullopt);
+  }
   return rule;
 }
 
