@@ -160,13 +160,17 @@ class ExpertsBuilder {
               {{"top_k", moe_.top_k}, {"groups", groups()}});
   }
 
+  std::string experts_scope() const {
+    return parent_scope(joined(layer_, stack_.names.expert_down));
+  }
+
   /// One product per expert: slots [experts, slots, in] -> [experts, slots, out].
   std::string product(std::string_view module,
                       const std::string& x,
                       std::int64_t in,
                       std::int64_t out) {
     const std::string full = joined(layer_, module);
-    const std::string scope = parent_scope(full);
+    const std::string scope = experts_scope();
     const std::string y = b_.binary(
         "GroupedMatMul", full, scope, x, b_.parameter(full + ".weight", {moe_.experts, in, out}));
     if (!moe_.bias) return y;
@@ -176,7 +180,7 @@ class ExpertsBuilder {
 
   std::string experts(const std::string& slots) {
     const LayerNames& names = stack_.names;
-    const std::string scope = parent_scope(joined(layer_, names.expert_up));
+    const std::string scope = experts_scope();
     const std::string gate = product(names.expert_gate, slots, stack_.hidden, moe_.width);
     const std::string up = product(names.expert_up, slots, stack_.hidden, moe_.width);
     std::string hidden;

@@ -432,6 +432,18 @@ inline void add_attention(std::map<std::string, CaseMaker>& cases) {
                        .number("scale", 0.3)
                        .number("softcap", 2.0)
                        .done());
+    list.push_back(CaseBuilder("Attention", random)
+                       .operand({2, 4, 6, 2})
+                       .operand({2, 2, 6, 2})
+                       .operand({2, 2, 6, 2})
+                       .omitted()
+                       .omitted()
+                       .omitted()
+                       .omitted()
+                       .operand({4})
+                       .whole("is_causal", 1)
+                       .whole("sliding_window", 3)
+                       .done());
     return list;
   };
   cases["RotaryEmbedding"] = [](Random& random) {

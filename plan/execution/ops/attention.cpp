@@ -82,8 +82,9 @@ Results attention(const OperatorContext& cx) {
     for (std::size_t i = 0; i < positions.values.size(); ++i)
       positions.values[i] = static_cast<double>(static_cast<std::int64_t>(i) % columns[0]);
     const Var rows = reshape(cx.operand_positions(0, sequence, 1 + sequence), {of_q[2], 1});
-    const Var seen = map2(rows, cx.tape.step(positions, 0), [offset](double s, double t) {
-      return t <= s + offset ? 1.0 : 0.0;
+    const auto window = static_cast<double>(cx.integer("sliding_window", 0));
+    const Var seen = map2(rows, cx.tape.step(positions, 0), [offset, window](double s, double t) {
+      return t <= s + offset && (window == 0 || t > s + offset - window) ? 1.0 : 0.0;
     });
     scores = where(seen, scores, never);
   }
@@ -102,7 +103,12 @@ Results attention(const OperatorContext& cx) {
   }
   const Var largest = extreme(stop(scores), {4}, true);
   const Var scaled = exp(scores - largest);
-  Var y = einsum({"bgqst", "bgtf"}, "bgqsf", {scaled / sum(scaled, {4}), v});
+  Var total = sum(scaled, {4});
+  if (cx.has(7)) {  // a score that belongs to no key
+    const Var sinks = reshape(cx.operand(7), {groups, heads, 1, 1});
+    total = total + exp(sinks - largest);
+  }
+  Var y = einsum({"bgqst", "bgtf"}, "bgqsf", {scaled / total, v});
   if (!four) y = permute(y, {0, 3, 1, 2, 4});
   return {reshape(y, cx.local_result(0)), k, v};
 }

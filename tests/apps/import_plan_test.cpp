@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every importable model is planned and its plan checked, as a user does it.
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "support/imported_models.h"
+#include "support/run_program.h"
+
+namespace meshplan {
+namespace {
+
+using test::ProgramRun;
+using test::run_program;
+using test::shipped_models;
+using test::TemporaryFolder;
+
+std::string config_path(const std::string& name) {
+  return MESHPLAN_SOURCE_DIR "/configs/models/" + name + ".json";
+}
+
+struct Wanted {
+  std::int64_t batch = 64;
+  std::int64_t seq = 128;
+  std::string layers;  ///< "": all
+  std::string mode = "training";
+  std::string past = "0";
+  std::vector<std::string> plan;  ///< further options of plan
+};
+
+/// The plan's JSON; import, plan and check all end well.
+nlohmann::json planned(const std::string& name, const Wanted& wanted) {
+  INFO(name);
+  const TemporaryFolder folder;
+  const std::string graph = folder.file("graph.json");
+  const std::string plan = folder.file("plan.json");
+  std::vector<std::string> import = {"import", "hf", config_path(name), "--quiet", "-o", graph};
+  const auto option = [](std::vector<std::string>& to, const char* key, const std::string& value) {
+    to.emplace_back(key);
+    to.push_back(value);
+  };
+  option(import, "--batch", std::to_string(wanted.batch));
+  if (name.rfind("vit", 0) != 0) option(import, "--seq", std::to_string(wanted.seq));
+  if (!wanted.layers.empty()) option(import, "--layers", wanted.layers);
+  option(import, "--mode", wanted.mode);
+  option(import, "--past", wanted.past);
+  std::vector<std::string> search = {"plan", graph, "--cluster", "dgx-h100", "-o", plan};
+  option(search, "--mode", wanted.mode);
+  search.insert(search.end(), wanted.plan.begin(), wanted.plan.end());
+  for (const std::vector<std::string>& arguments :
+       {import, search, {"check", plan, "--graph", graph, "--cluster", "dgx-h100"}}) {
+    const ProgramRun run = run_program(arguments, "", std::chrono::seconds(3000));
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+  }
+  return nlohmann::json::parse(test::file_text(plan));
+}
+
+/// As few layers as keep every kind.
+std::string few_layers(const std::string& name) {
+  if (name == "deepseek_v3") return "4";
+  return name == "gemma3_1b" ? "6" : "2";
+}
+
+TEST_CASE("Every model with few layers is planned on 8 and 64 devices, and the plans check") {
+  for (const std::string& name : shipped_models()) {
+    if (name.rfind("llama", 0) == 0 && name != "llama3_1_8b") continue;
+    Wanted wanted;
+    wanted.layers = few_layers(name);
+    for (const auto& [devices, mesh] :
+         {std::pair{"8", "dp=2,tp=4"}, std::pair{"64", "dp=8,tp=8"}}) {
+      wanted.plan = {"--devices", devices, "--mesh", mesh};
+      const nlohmann::json plan = planned(name, wanted);
+      CHECK(plan["cost"]["step_time"].get<double>() > 0);
+    }
+  }
+}
+
+TEST_CASE("Decoding steps are planned with their cache, and the plans check") {
+  for (const char* name : {"llama3_1_8b", "gemma3_1b", "deepseek_v2_lite", "gpt_oss_20b", "gpt2"}) {
+    Wanted wanted;
+    wanted.seq = 1;
+    wanted.past = "512";
+    wanted.mode = "inference";
+    wanted.layers = few_layers(name);
+    wanted.plan = {"--devices", "8", "--mesh", "dp=2,tp=4", "--optimizer", "none"};
+    const nlohmann::json plan = planned(name, wanted);
+    CHECK(plan["memory"]["optimizer"].get<double>() == 0);
+    CHECK(plan["memory"]["gradients"].get<double>() == 0);
+  }
+}
+
+/// How many expert weights of the plan have their experts on different devices.
+std::pair<int, int> divided_experts(const nlohmann::json& plan) {
+  std::pair<int, int> found;
+  for (const auto& [name, tensor] : plan["tensors"].items()) {
+    if (name.find("experts.") == std::string::npos || name.find(".weight") == std::string::npos ||
+        tensor["shape"].size() != 3)
+      continue;
+    ++found.second;
+    for (const auto& placement : tensor["placements"]) {
+      if (placement == "S(0)") {
+        ++found.first;
+        break;
+      }
+    }
+  }
+  return found;
+}
+
+TEST_CASE("Models of experts come out with experts on different devices where that pays") {
+  for (const char* name :
+       {"mixtral_8x7b", "qwen3_30b_a3b", "deepseek_moe_16b", "deepseek_v3", "gpt_oss_20b"}) {
+    INFO(name);
+    Wanted wanted;
+    wanted.batch = 256;
+    wanted.seq = 4096;
+    wanted.layers = few_layers(name);
+    wanted.plan = {"--devices", "64", "--mesh", "dp=8,ep=8", "--microbatches", "4"};
+    const auto [divided, all] = divided_experts(planned(name, wanted));
+    CHECK(all > 0);
+    CHECK(divided == all);
+  }
+}
+
+TEST_CASE("Every whole model is planned on 8 and 64 devices, and the plans check", "[.slow]") {
+  for (const std::string& name : shipped_models()) {
+    for (const char* devices : {"8", "64"}) {
+      // what does not fit into the devices' memory is planned as if they had enough
+      Wanted wanted;
+      wanted.plan = {"--devices", devices, "--memory-limit", "64TiB"};
+      CHECK(planned(name, wanted)["cost"]["step_time"].get<double>() > 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshplan
