@@ -18,14 +18,14 @@ using test::operands;
 using test::operator_named;
 using test::parameters_of;
 using test::result_shape;
-using test::shipped_model;
+using test::shipped_config;
 using test::shipped_models;
 using test::tensor_named;
 
 using Changes = std::map<std::string, std::string>;
 
 Graph small_model(const std::string& name, const HfOptions& options) {
-  return imported(shipped_model(name), options);
+  return imported(shipped_config(name), options);
 }
 
 /// Two sequences of 16 tokens, so many layers.
@@ -115,7 +115,7 @@ TEST_CASE("Parameter counts of all shipped models are exact to the last weight")
 TEST_CASE("Every model type has a shipped config, and every config's model type is known") {
   std::map<std::string, int> seen;
   for (const std::string& name : shipped_models()) {
-    const std::string text = shipped_model(name);
+    const std::string text = shipped_config(name);
     const std::size_t at = text.find(':', text.find("\"model_type\"")) + 3;
     ++seen[text.substr(at, text.find('"', at) - at)];
   }
@@ -217,7 +217,7 @@ TEST_CASE("Positions are learned, or biases of the scores") {
   CHECK(tensor_named(gpt2, "transformer.wpe.weight").shape == Shape{1024, 768});
   CHECK(tensor_named(small_model("opt_1_3b", few_layers(1)), "model.decoder.embed_positions.weight")
             .shape == Shape{2050, 2048});
-  CHECK(error_of(shipped_model("gpt2"), HfOptions{1, 1025, true, {}}) ==
+  CHECK(error_of(shipped_config("gpt2"), HfOptions{1, 1025, true, {}}) ==
         "config.json: /n_positions: the sequence of 1025 tokens is longer than the table of 1024 "
         "positions");
   const Graph bloom = small_model("bloom_176b", few_layers(1));
@@ -225,7 +225,7 @@ TEST_CASE("Positions are learned, or biases of the scores") {
   CHECK(tensor_named(bloom, "transformer.alibi").shape == Shape{112, 1, 16});
   CHECK_FALSE(has_operator(bloom, "transformer.h.0.self_attention.q_rotary"));
   // the large Baichuan names no max_position_embeddings and has no rotary positions
-  std::string baichuan = shipped_model("baichuan2_7b");
+  std::string baichuan = shipped_config("baichuan2_7b");
   CHECK(has_operator(imported(baichuan, few_layers(1)), "model.layers.0.self_attn.q_rotary"));
   baichuan.replace(baichuan.find("max_position_embeddings"), 23, "model_max_length");
   CHECK(operands(imported(baichuan, few_layers(1)), "model.layers.0.self_attn.attention")[3] ==
@@ -240,7 +240,7 @@ TEST_CASE("Queries and keys are normalised per head or all together") {
   CHECK(result_shape(olmo, "model.layers.0.self_attn.k_norm") == Shape{2, 16, 4096});
   CHECK_FALSE(
       has_operator(small_model("qwen2_7b", few_layers(1)), "model.layers.0.self_attn.q_norm"));
-  std::string cohere = shipped_model("cohere_aya_23_8b");
+  std::string cohere = shipped_config("cohere_aya_23_8b");
   cohere.replace(cohere.find("\"use_qk_norm\": false"), 20, "\"use_qk_norm\": true ");
   const Graph normed = imported(cohere, few_layers(1));
   CHECK(tensor_named(normed, "model.layers.0.self_attn.q_norm.weight").shape == Shape{32, 128});
@@ -473,7 +473,7 @@ TEST_CASE("In inference a cache of keys and values is state") {
     for (const Tensor& tensor : graph->tensors) CHECK_FALSE(tensor.has_gradient);
   }
   const auto refused = [](const std::string& name, const HfOptions& options) {
-    const Result<HfImport> import = import_hf(shipped_model(name), "c", options);
+    const Result<HfImport> import = import_hf(shipped_config(name), "c", options);
     REQUIRE_FALSE(import.has_value());
     CHECK(import.error().code == ErrorCode::kUsage);
   };
@@ -490,7 +490,7 @@ TEST_CASE("An encoder ends in what its architecture asks for") {
         0);
   const Graph alone = small_model("bert_arctic_embed_m", few_layers(1));
   CHECK(alone.outputs.size() == 2);
-  std::string masked = shipped_model("bert_base_uncased");
+  std::string masked = shipped_config("bert_base_uncased");
   masked.replace(masked.find("BertForSequenceClassification"), 29, "BertForMaskedLM");
   const Graph words = imported(masked, HfOptions{2, 16, true, {}});
   CHECK(parameters_of(words) == 109514298);
@@ -498,7 +498,7 @@ TEST_CASE("An encoder ends in what its architecture asks for") {
   masked.replace(masked.find("BertForMaskedLM"), 15, "BertForMaskedLm");
   CHECK(error_of(masked).find("config.json: /architectures/0: the architecture "
                               "\"BertForMaskedLm\" is not supported; supported are ") == 0);
-  CHECK(error_of(shipped_model("bert_base_uncased"), HfOptions{1, 513, true, {}})
+  CHECK(error_of(shipped_config("bert_base_uncased"), HfOptions{1, 513, true, {}})
             .find("config.json: /max_position_embeddings: ") == 0);
 
   HfOptions images{2, {}, true, 1};
@@ -509,12 +509,13 @@ TEST_CASE("An encoder ends in what its architecture asks for") {
   CHECK(result_shape(vit, "classifier.add_bias") == Shape{2, 1000});
   images.seq = 16;
   const Result<HfImport> noted =
-      import_hf(shipped_model("vit_base_patch16_224"), "config.json", images);
+      import_hf(shipped_config("vit_base_patch16_224"), "config.json", images);
   REQUIRE(noted.has_value());
   CHECK(noted->notes.size() == 1);
   // every other model needs a length
   for (const char* name : {"llama2_7b", "bert_base_uncased", "t5_base", "whisper_base"}) {
-    const Result<HfImport> import = import_hf(shipped_model(name), "c", HfOptions{2, {}, true, {}});
+    const Result<HfImport> import =
+        import_hf(shipped_config(name), "c", HfOptions{2, {}, true, {}});
     REQUIRE_FALSE(import.has_value());
     CHECK(import.error().code == ErrorCode::kUsage);
     CHECK(import.error().message.find("--seq") != std::string::npos);
@@ -533,7 +534,7 @@ TEST_CASE("Decoders attend to their encoder") {
   CHECK(result_shape(t5, bias) == Shape{12, 16, 16});
   CHECK(whole_attribute(t5, "decoder.block.0.layer.0.SelfAttention.attention", "is_causal") == 1);
   CHECK(whole_attribute(t5, "encoder.block.0.layer.0.SelfAttention.attention", "is_causal") == 0);
-  std::string gated = shipped_model("t5_base");
+  std::string gated = shipped_config("t5_base");
   gated.replace(gated.find("\"relu\""), 6, "\"gated-gelu\"");
   gated.replace(gated.find("\"tie_word_embeddings\": true"), 27, "\"tie_word_embeddings\": false");
   CHECK(parameters_of(imported(gated, HfOptions{2, 16, true, {}})) ==
@@ -549,32 +550,32 @@ TEST_CASE("Decoders attend to their encoder") {
         Shape{2, 8, 1500, 64});
   CHECK_FALSE(tensor_named(whisper, "model.encoder.embed_positions.weight").trainable);
   CHECK_FALSE(has_operator(whisper, "model.decoder.layers.0.self_attn.k_proj.add_bias"));
-  CHECK(error_of(shipped_model("whisper_base"), HfOptions{1, 449, true, {}})
+  CHECK(error_of(shipped_config("whisper_base"), HfOptions{1, 449, true, {}})
             .find("config.json: /max_target_positions: ") == 0);
 }
 
 TEST_CASE("Settings that the importer cannot follow are refused with their place") {
-  std::string bloom = shipped_model("bloom_176b");
+  std::string bloom = shipped_config("bloom_176b");
   bloom.insert(bloom.find('{') + 1, "\"apply_residual_connection_post_layernorm\": true, ");
   CHECK(error_of(bloom) ==
         "config.json: /apply_residual_connection_post_layernorm: only false is supported");
-  std::string v3 = shipped_model("deepseek_v3");
+  std::string v3 = shipped_config("deepseek_v3");
   v3.replace(v3.find("\"sigmoid\""), 9, "\"sigmoyd\"");
   CHECK(error_of(v3).find("config.json: /scoring_func: the scoring function \"sigmoyd\" is not "
                           "supported; supported are sigmoid, softmax; did you mean") == 0);
-  v3 = shipped_model("deepseek_v3");
+  v3 = shipped_config("deepseek_v3");
   v3.replace(v3.find("\"n_group\": 8"), 12, "\"n_group\": 7");
   CHECK(error_of(v3).find("config.json: /n_group: ") == 0);
-  std::string neox = shipped_model("gpt_neox_20b");
+  std::string neox = shipped_config("gpt_neox_20b");
   neox.replace(neox.find("0.25"), 4, "1.25");
   CHECK(error_of(neox).find("config.json: /rotary_pct: ") == 0);
-  std::string gptj = shipped_model("gpt_j_6b");
+  std::string gptj = shipped_config("gpt_j_6b");
   gptj.replace(gptj.find("\"rotary_dim\": 64"), 16, "\"rotary_dim\": 63");
   CHECK(error_of(gptj).find("config.json: /rotary_dim: ") == 0);
 }
 
 TEST_CASE("Of a model of text and images the text model is imported") {
-  const std::string text = shipped_model("gemma3_1b");
+  const std::string text = shipped_config("gemma3_1b");
   const std::string both = R"({"model_type": "gemma3", "text_config": )" + text + "}";
   const Result<HfImport> import = import_hf(both, "config.json", few_layers(2));
   REQUIRE(import.has_value());

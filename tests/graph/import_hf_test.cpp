@@ -35,7 +35,7 @@ std::string error_of(const std::string& config) {
 }
 
 TEST_CASE("A Llama layer has the operators and shapes of the model") {
-  const Graph graph = imported(test::shipped_model("llama3_1_8b"), HfOptions{2, 16, true, {}});
+  const Graph graph = imported(test::shipped_config("llama3_1_8b"), HfOptions{2, 16, true, {}});
   CHECK(graph.operators.size() == 1 + 32 * 24 + 3);
   const std::string layer = "model.layers.31.";
   CHECK(result_shape(graph, "model.embed_tokens") == Shape{2, 16, 4096});
@@ -62,7 +62,7 @@ TEST_CASE("A Llama layer has the operators and shapes of the model") {
 }
 
 TEST_CASE("The multiplications of a Llama forward pass are those of its formula") {
-  const Graph graph = imported(test::shipped_model("llama2_7b"), HfOptions{1, 4096, true, {}});
+  const Graph graph = imported(test::shipped_config("llama2_7b"), HfOptions{1, 4096, true, {}});
   double flops = 0;
   for (const Operator& op : graph.operators) {
     std::vector<std::int64_t> sizes;
@@ -75,7 +75,7 @@ TEST_CASE("The multiplications of a Llama forward pass are those of its formula"
 }
 
 TEST_CASE("Tied embeddings are one table that is read twice") {
-  const Graph graph = imported(test::shipped_model("llama3_2_1b"), HfOptions{2, 16, true, {}});
+  const Graph graph = imported(test::shipped_config("llama3_2_1b"), HfOptions{2, 16, true, {}});
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.name == "model.embed_tokens.weight") CHECK(tensor.uses.size() == 2);
     CHECK(tensor.name != "lm_head.weight");
@@ -84,15 +84,15 @@ TEST_CASE("Tied embeddings are one table that is read twice") {
 }
 
 TEST_CASE("Options choose the mode and the number of layers") {
-  const Graph inference = imported(test::shipped_model("llama2_7b"), HfOptions{2, 16, false, 3});
+  const Graph inference = imported(test::shipped_config("llama2_7b"), HfOptions{2, 16, false, 3});
   CHECK(inference.operators.size() == 1 + 3 * 24 + 2);
   CHECK(inference.tensor(inference.outputs[0]).name == "lm_head");
   CHECK(inference.tensor(inference.outputs[0]).shape == Shape{2, 16, 32000});
-  CHECK(imported(test::shipped_model("llama2_7b"), HfOptions{2, 16, true, 64}).operators.size() ==
+  CHECK(imported(test::shipped_config("llama2_7b"), HfOptions{2, 16, true, 64}).operators.size() ==
         1 + 64 * 24 + 3);
   // a training graph planned for inference ends in the same logits
   const Result<HfImport> import =
-      import_hf(test::shipped_model("llama2_7b"), "c", HfOptions{2, 16, true, 3});
+      import_hf(test::shipped_config("llama2_7b"), "c", HfOptions{2, 16, true, 3});
   REQUIRE(import.has_value());
   GraphOptions options;
   options.training = false;

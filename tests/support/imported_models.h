@@ -10,7 +10,7 @@
 
 #include "graph/importers/hf.h"
 #include "support/catch.h"
-#include "support/run_program.h"
+#include "support/models.h"
 
 namespace meshplan::test {
 
@@ -22,12 +22,6 @@ inline std::vector<std::string> shipped_models() {
     names.push_back(file.path().stem());
   std::sort(names.begin(), names.end());
   return names;
-}
-
-inline std::string shipped_model(const std::string& name) {
-  const std::string text = file_text(MESHPLAN_SOURCE_DIR "/configs/models/" + name + ".json");
-  REQUIRE_FALSE(text.empty());
-  return text;
 }
 
 /// A config with these settings as JSON texts; those of `changes` win, "" removes one.
