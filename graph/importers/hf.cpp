@@ -43,7 +43,9 @@ std::string model_name(const JsonCursor& root, const std::string& file, std::str
   }
   std::string name = last_part(file);
   if (name.size() > 5 && name.substr(name.size() - 5) == ".json") name.resize(name.size() - 5);
-  return name.empty() || name == "config" || name == "-" ? std::string(family) : name;
+  return name.empty() || name == "config" || name == "-" || name == "standard input"
+             ? std::string(family)
+             : name;
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ TEST_CASE("import hf refuses wrong configs with one line and exit code 3, and wr
   refused("{\"model_type\": NaN}", "not valid JSON at line 1");
   refused(std::string(10000, '['), "nested more than 200 deep");
   refused(with("\"llama\"", "\"mamba2\""),
-          "/model_type: model_type \"mamba2\" is not supported; supported are: llama");
+          "/model_type: model_type \"mamba2\" is not supported; supported are: baichuan, bert, ");
   refused(with("\"hidden_size\": 4096", "\"hidden_size\": -1"), "/hidden_size: ");
   refused(with("\"hidden_size\": 4096,", ""), "\"hidden_size\" is missing");
   refused(with("\"hidden_size\"", "\"vocab_size\""),
