@@ -20,7 +20,9 @@
 namespace meshplan::test {
 
 inline AttributeDocument attribute_value(const std::string& key, const std::string& text) {
-  const bool list = key == "shape" || key == "axes" || key == "perm";
+  const bool list = key == "shape" || key == "axes" || key == "perm" ||
+                    (text.find(',') != std::string::npos &&
+                     text.find_first_not_of("-0123456789,") == std::string::npos);
   if (!list && text.find_first_not_of("-0123456789") != std::string::npos) return text;
   std::vector<Size> numbers;
   std::stringstream parts(text);
