@@ -69,16 +69,20 @@ Layout layout_of(const DeviceMesh& mesh, const TensorState& state, const Sizes& 
   return *layout;
 }
 
-/// Every strategy of a Reshape reads and writes the same elements on every device; how many
-/// strategies cut anything.
-int check_reshape(const Sizes& from, const Sizes& to, const Sizes& mesh_shape) {
+std::shared_ptr<const Rule> reshape_rule(const Sizes& from, const Sizes& to) {
   OperatorSpec spec;
   spec.type = "Reshape";
   spec.attributes = {{"shape", to}};
   spec.inputs.emplace_back(TensorType{from, DType::kFp32});
   const auto typed = infer_operator(spec);
   REQUIRE(typed.has_value());
-  const OperatorInfo info(typed->rule, mesh_shape);
+  return typed->rule;
+}
+
+/// Every strategy of a Reshape reads and writes the same elements on every device; how many
+/// strategies cut anything.
+int check_reshape(const Sizes& from, const Sizes& to, const Sizes& mesh_shape) {
+  const OperatorInfo info(reshape_rule(from, to), mesh_shape);
   const DeviceMesh mesh = mesh_of(mesh_shape);
   int cutting = 0;
   bool same = true;
@@ -133,6 +137,15 @@ TEST_CASE("Layouts another planner calls equal hold the same elements on every d
       check_reshape(one.at("from").at("shape").get<Sizes>(),
                     one.at("to").at("shape").get<Sizes>(),
                     one.at("from").at("mesh").get<Sizes>());
+    } else if (one.contains("factors")) {
+      // the common refinement of two shapes: the factors of the reshape between them
+      const auto rule =
+          reshape_rule(one.at("from_shape").get<Sizes>(), one.at("to_shape").get<Sizes>());
+      Sizes factors;
+      for (const Factor& factor : rule->factors) {
+        if (factor.size > 1) factors.push_back(factor.size);
+      }
+      CHECK(factors == one.at("factors").get<Sizes>());
     } else if (one.contains("local")) {
       const DeviceMesh mesh = mesh_of(one.at("mesh").get<Sizes>());
       const auto shape = one.at("shape").get<Sizes>();

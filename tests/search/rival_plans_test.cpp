@@ -60,6 +60,7 @@ Plan plan_of(const Graph& graph, const json& one, const json& force) {
   DpOptions options;
   options.prices.optimizer = parse_optimizer(one.value("optimizer", "adam")).value();
   options.prices.overlap = cluster.efficiency.overlap;
+  options.prices.microbatches = one.value("microbatches", std::int64_t{1});
   options.memory_limit = one.value("limit", std::numeric_limits<Bytes>::max());
   // computing is free here, so that the search would repeat everything on every device: as theirs,
   // it does not repeat products
@@ -262,6 +263,13 @@ TEST_CASE(
     if (one.contains("sums")) CHECK(sums_of(theirs, small) == one.at("sums").get<int>());
     if (one.contains("theirs_has")) check_has(one.at("theirs_has"), theirs, small);
     if (one.contains("ours_has")) check_has(one.at("ours_has"), ours, small);
+    if (one.value("sums_once", false)) {
+      for (const PlanRedistribution& moved : theirs.redistributions) {
+        if (moved.phase != Phase::kGradient) continue;
+        INFO(moved.tensor);
+        CHECK(moved.per == Per::kStep);
+      }
+    }
     if (one.value("states_cut", false)) {
       for (const PlanTensor& tensor : theirs.tensors) {
         if (!tensor.optimizer_state || tensor.shape.size() < 2) continue;
@@ -325,4 +333,5 @@ TEST_CASE(
     CHECK(replayed.count(one.at("id").get<std::string>()) == 0);
   }
   CHECK(replayed.size() + skipped == 60);
+  CHECK(skipped * 10 <= 60);
 }
