@@ -56,7 +56,8 @@ std::vector<InnerExchange> inner_exchanges(const Graph& graph,
         axes |= axes_of_factor(info, strategy, static_cast<int>(f));
     }
     if (axes == 0) continue;
-    std::int64_t statistics = 1;  // the first operand without the factors that are reduced
+    // the first operand without the factors that are reduced
+    std::int64_t statistics = rule.statistic_values;
     for (const DimensionFactors& dim : rule.operands[0].dims) {
       for (const int factor : dim) {
         const auto f = static_cast<std::size_t>(factor);
@@ -138,6 +139,11 @@ std::vector<InnerExchange> inner_exchanges(const Graph& graph,
         exchanged += local_elements(*op.inputs[i], info.operand_state(strategy, i, true));
         width = std::max<Bytes>(width, dtype_bytes(graph.tensor(*op.inputs[i]).dtype));
       }
+    }
+    // the rings of inner axes come first: what they have gathered goes round as one block
+    for (std::size_t inner = axis + 1; inner < info.mesh_shape().size(); ++inner) {
+      if (info.action(strategy, static_cast<int>(inner)).kind == AxisAction::Kind::kRing)
+        exchanged *= info.mesh_shape()[inner];
     }
     const std::int64_t hops = info.mesh_shape()[axis] - 1;
     add(Collective::kPermute,

@@ -66,6 +66,17 @@ bool OperatorInfo::legal(const Strategy& strategy) const {
         !halo(factor.window, factor.size, cuts[f]))
       return false;
   }
+  // an axis that cuts tokens on both sides has one block of them on the experts' side: the blocks
+  // that a route brings together there must be neighbours, so no such axis lies inside the route
+  for (std::size_t outer = 0; outer < mesh_shape_.size(); ++outer) {
+    const AxisAction& route = action(strategy, static_cast<int>(outer));
+    for (std::size_t inner = outer + 1; inner < mesh_shape_.size(); ++inner) {
+      const AxisAction& chosen = action(strategy, static_cast<int>(inner));
+      if (route.kind == AxisAction::Kind::kRoute && chosen.kind == AxisAction::Kind::kFactor &&
+          chosen.factor == route.factor)
+        return false;
+    }
+  }
   for (const std::vector<OperandRule>* list : {&rule_->operands, &rule_->results}) {
     for (const OperandRule& operand : *list) {
       for (const DimensionFactors& dim : operand.dims) {

@@ -104,6 +104,7 @@ struct Rule {
                                ///< gradient (product) or one pass
   int statistic_forward = 0;   ///< collectives over a sharded statistic factor, forward
   int statistic_backward = 0;  ///< and backward
+  int statistic_values = 1;    ///< numbers per row in each (mean and variance travel together: 2)
   double flops_scale = 1;      ///< multiplies the FLOPs expression (0.5 for causal attention)
   int workspace_bytes =
       0;  ///< bytes per element of the first operand held while it runs, both ways

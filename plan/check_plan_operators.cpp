@@ -198,6 +198,15 @@ std::string forbidden(const Rule& rule, const std::vector<Action>& actions, cons
       }
     }
   }
+  for (std::size_t outer = 0; outer < mesh.size(); ++outer) {
+    if (actions[outer].kind != Action::Kind::kRoute) continue;
+    for (std::size_t inner = outer + 1; inner < mesh.size(); ++inner) {
+      if (actions[inner].kind == Action::Kind::kFactor &&
+          actions[inner].factor == actions[outer].factor) {
+        return "an axis that cuts tokens on both sides lies inside one that routes them";
+      }
+    }
+  }
   return "";
 }
 
@@ -526,7 +535,7 @@ std::vector<InnerMove> inner_moves(const Context& context, OperatorId id) {
         axes |= axes_cutting(static_cast<int>(f));
     }
     if (axes == 0) return;
-    Bytes bytes = 4;
+    Bytes bytes = 4 * rule.statistic_values;
     for (const DimensionFactors& dimension : rule.operands[0].dims) {
       for (const int factor : dimension)
         bytes *=
@@ -580,7 +589,8 @@ std::vector<InnerMove> inner_moves(const Context& context, OperatorId id) {
     add(Collective::kAllToAll, routed, false, 1, slots, Hiding::kActivation);
     add(Collective::kAllToAll, routed, true, 1, slots, Hiding::kActivation);
   }
-  for (std::size_t axis = 0; axis < context.mesh.size(); ++axis) {
+  std::int64_t gathered = 1;  // blocks that a device has from the rings of inner axes
+  for (std::size_t axis = context.mesh.size(); axis-- > 0;) {
     if (view.actions[axis].kind != Action::Kind::kRing) continue;
     Bytes bytes = 0;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
@@ -588,6 +598,8 @@ std::vector<InnerMove> inner_moves(const Context& context, OperatorId id) {
         bytes += context.local_bytes(view.operands[i], *op.inputs[i]);
       }
     }
+    bytes *= gathered;
+    gathered *= context.mesh[axis];
     const AxisSet along = AxisSet{1} << axis;
     add(Collective::kPermute, along, false, context.mesh[axis] - 1, bytes, Hiding::kRing);
     add(Collective::kPermute, along, true, context.mesh[axis] - 1, 2 * bytes, Hiding::kRing);

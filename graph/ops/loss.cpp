@@ -8,7 +8,7 @@ namespace {
 
 struct Loss {
   std::string saves;
-  int statistics = 0;              ///< exchanged forward; the backward has all it needs
+  int statistics = 0;              ///< exchanged forward; the backward of the loss has all it needs
   int workspace_bytes = 0;         ///< per score
   bool log_probabilities = false;  ///< may be asked for as a second result
 };
@@ -36,7 +36,9 @@ Result<Rule> loss(const OperatorSpec& spec, const Loss& how) {
   if (how.log_probabilities && spec.output_count == 2) text.result(all);
   auto rule = text.modifier("saves:" + how.saves + (has_operand(spec, 2) ? ",z" : "")).bind(spec);
   if (!rule) return rule;
-  rule->statistic_forward = how.statistics;
+  rule->statistic_forward = how.statistics + (has_operand(spec, 2) ? 1 : 0);  // the label's weight
+  // the gradient of the log-probabilities is summed over the classes
+  rule->statistic_backward = rule->results.size() > 1 ? 1 : 0;
   rule->workspace_bytes = how.workspace_bytes;
   return rule;
 }

@@ -7,15 +7,15 @@
 namespace meshplan {
 namespace {
 
-/// Binds the text; `forward` and `backward` all-reduces of the statistics where they are sharded.
-Result<Rule> with_statistics(const OperatorSpec& spec,
-                             const RuleText& text,
-                             int forward,
-                             int backward) {
+/// Binds the text; `forward` and `backward` all-reduces of `values` numbers per row where the
+/// statistics are sharded.
+Result<Rule> with_statistics(
+    const OperatorSpec& spec, const RuleText& text, int forward, int backward, int values = 1) {
   auto rule = text.bind(spec);
   if (!rule) return rule;
   rule->statistic_forward = forward;
   rule->statistic_backward = backward;
+  rule->statistic_values = values;
   return rule;
 }
 
@@ -44,7 +44,7 @@ Result<Rule> normalize_last(const OperatorSpec& spec, bool bias, int most_result
   std::string statistic = kept;
   for (std::size_t i = 0; i < count; ++i) statistic += " .";
   for (int i = 1; i < std::min(spec.output_count, most_results); ++i) text.result(statistic);
-  return with_statistics(spec, text, 1, 1);
+  return with_statistics(spec, text, 1, 1, bias ? 2 : 1);
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ Result<Rule> make_mean_variance_normalization(const OperatorSpec& spec) {
     if (*axes ? (**axes)[d] : d == 0 || d == 2 || d == 3)
       text.mark("stat", "x" + std::to_string(d));
   }
-  return with_statistics(spec, text, 1, 1);
+  return with_statistics(spec, text, 1, 1, 2);
 }
 
 /// GroupNormalization: groups are parallel, the channels of a group share statistics. Scale and
@@ -115,7 +115,7 @@ Result<Rule> make_group_normalization(const OperatorSpec& spec) {
   text.operand(dims).operand(parameters).operand(parameters).result(dims).size("g", *groups);
   text.mark("stat", "c").modifier("saves:x,y");
   for (std::size_t i = 0; i < *rank; ++i) text.mark("stat", "s" + std::to_string(i));
-  return with_statistics(spec, text, 1, 1);
+  return with_statistics(spec, text, 1, 1, 2);
 }
 
 Result<Rule> make_instance_normalization(const OperatorSpec& spec) {
@@ -125,7 +125,7 @@ Result<Rule> make_instance_normalization(const OperatorSpec& spec) {
   RuleText text;
   text.operand(dims).operand("c").operand("c").result(dims).modifier("saves:x,y");
   for (std::size_t i = 0; i < *rank; ++i) text.mark("stat", "s" + std::to_string(i));
-  return with_statistics(spec, text, 1, 1);
+  return with_statistics(spec, text, 1, 1, 2);
 }
 
 /// BatchNormalization: in training (`training_mode`) statistics over batch and space, and the
@@ -146,7 +146,7 @@ Result<Rule> make_batch_normalization(const OperatorSpec& spec) {
   for (std::size_t i = 0; i < *rank; ++i) text.mark("stat", "s" + std::to_string(i));
   if (spec.output_count > 1) text.result("c").result("c");
   const int exchanged = *sync != 0 ? 1 : 0;
-  return with_statistics(spec, text, exchanged, exchanged);
+  return with_statistics(spec, text, exchanged, exchanged, 2);
 }
 
 }  // namespace meshplan

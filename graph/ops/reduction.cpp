@@ -14,6 +14,7 @@ struct Reduce {
   const char* modifiers;
   int forward = 0;  ///< statistics exchanged
   int backward = 0;
+  int values = 1;  ///< numbers per row in each exchange
 };
 
 Result<Rule> reduce(const OperatorSpec& spec, const Reduce& how) {
@@ -41,6 +42,7 @@ Result<Rule> reduce(const OperatorSpec& spec, const Reduce& how) {
   if (!rule) return rule;
   rule->statistic_forward = how.forward;
   rule->statistic_backward = how.backward;
+  rule->statistic_values = how.values;
   return rule;
 }
 
@@ -78,9 +80,9 @@ Result<Rule> make_reduce_log_sum(const OperatorSpec& spec) {
 Result<Rule> make_reduce_log_sum_exp(const OperatorSpec& spec) {
   return reduce(spec, {"stat", "saves:x,out", 2, 0});
 }
-/// ReduceVariance: sum and sum of squares in one exchange; the backward needs the mean again.
+/// ReduceVariance: sum and sum of squares in one exchange; every shard keeps the mean.
 Result<Rule> make_reduce_variance(const OperatorSpec& spec) {
-  return reduce(spec, {"stat", "saves:x", 1, 1});
+  return reduce(spec, {"stat", "saves:x", 1, 0, 2});
 }
 
 }  // namespace meshplan

@@ -177,7 +177,5 @@ Var halo_exchange(Var x, std::size_t dim, AxisSet axes, std::int64_t before, std
 /// All shards along `dim`, passed around a ring; the backward passes them again, and their
 /// gradients.
 Var ring_gather(Var x, std::size_t dim, int axis);
-/// Piece i of `split` goes to device i of the group; what arrives is joined along `join`.
-Var all_to_all(Var x, AxisSet axes, std::size_t split, std::size_t join);
 
 }  // namespace meshplan

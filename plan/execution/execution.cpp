@@ -158,6 +158,19 @@ Result<std::vector<std::optional<DeviceTensors>>> OperatorExecution::backward(
                       result.shape(),
                       "the gradient of result " + std::to_string(r));
     if (!all) return fail(all.error());
+    // devices that computed the same copy have one gradient between them, so the first one takes it
+    const TensorState state = state_->info->result_state(state_->strategy, r);
+    const AxisSet copies = result.varying() & ~varying_axes(state, tape.mesh_shape().size());
+    if (copies != 0) {
+      const std::size_t size = all->values.size() / static_cast<std::size_t>(tape.devices());
+      for (const std::vector<std::int64_t>& group : tape.groups(copies)) {
+        for (std::size_t m = 1; m < group.size(); ++m)
+          std::fill_n(all->values.begin() +
+                          static_cast<std::ptrdiff_t>(static_cast<std::size_t>(group[m]) * size),
+                      size,
+                      0.0);
+      }
+    }
     seeds.emplace_back(result, *std::move(all));
   }
   tape.backward(seeds);

@@ -9,12 +9,14 @@ Meaning find_meaning(const std::string& type) {
   static const std::map<std::string_view, Meaning> kRows = [] {
     std::map<std::string_view, Meaning> rows;
     for (const std::span<const MeaningRow> family : {attention_meanings(),
+                                                     convolution_meanings(),
                                                      elementwise_meanings(),
                                                      gather_meanings(),
                                                      generator_meanings(),
                                                      join_meanings(),
                                                      loss_meanings(),
                                                      matmul_meanings(),
+                                                     moe_meanings(),
                                                      normalization_meanings(),
                                                      reduction_meanings(),
                                                      selection_meanings(),

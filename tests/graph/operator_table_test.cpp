@@ -70,7 +70,8 @@ std::string summary(const TypedOperator& typed) {
   if (!added.empty()) facts.push_back("add:" + joined(added, ","));
   if (rule.statistic_forward + rule.statistic_backward > 0)
     facts.push_back("stat:" + std::to_string(rule.statistic_forward) + "/" +
-                    std::to_string(rule.statistic_backward));
+                    std::to_string(rule.statistic_backward) +
+                    (rule.statistic_values > 1 ? "x" + std::to_string(rule.statistic_values) : ""));
   for (const Route& route : rule.routes)
     facts.push_back("route:" + rule.factors[static_cast<std::size_t>(route.token)].name + "=" +
                     rule.factors[static_cast<std::size_t>(route.expert)].name);
@@ -279,6 +280,28 @@ bool blocks_in_order(const std::vector<std::string>& dimension,
   return true;
 }
 
+/// Whether the tokens that routes bring together on the experts' side, where only the other axes
+/// cut them, are one block: looked at index by index.
+bool routed_in_blocks(std::int64_t size,
+                      const std::vector<std::size_t>& axes,
+                      const std::set<std::size_t>& routes,
+                      const std::vector<std::int64_t>& mesh) {
+  for (std::int64_t i = 0; i < size; ++i) {
+    std::int64_t block = size, at = i;           // where every axis cuts
+    std::int64_t block_there = size, there = i;  // where the routes do not
+    for (const std::size_t axis : axes) {
+      block /= mesh[axis];
+      const std::int64_t owner = at / block;
+      at %= block;
+      if (routes.contains(axis)) continue;
+      block_there /= mesh[axis];
+      if (there / block_there != owner) return false;
+      there %= block_there;
+    }
+  }
+  return true;
+}
+
 std::size_t count_strategies(const Rule& rule, const std::vector<std::int64_t>& mesh) {
   const TextRule text = read_text(rule);
   std::map<std::string, std::int64_t> sizes;
@@ -292,9 +315,11 @@ std::size_t count_strategies(const Rule& rule, const std::vector<std::int64_t>& 
         extents[rule.factors[static_cast<std::size_t>(operand.dims[d][0])].name] = operand.shape[d];
     }
   }
+  const std::size_t first_route = actions.size();
   for (const auto& [token, expert] : text.routes) {
     if (sizes.at(token) > 1 && sizes.at(expert) > 1) actions.push_back({token, expert});
   }
+  const std::size_t past_routes = actions.size();
   for (const std::string& name : text.names) {
     const auto kind = text.kinds.find(name);
     if (kind != text.kinds.end() && (kind->second == "ring" || kind->second == "whole")) continue;
@@ -315,6 +340,12 @@ std::size_t count_strategies(const Rule& rule, const std::vector<std::int64_t>& 
       std::int64_t pieces = 1;
       for (const std::size_t axis : axes) pieces *= mesh[axis];
       if (sizes.at(name) % pieces != 0) legal = false;
+      std::set<std::size_t> routes;
+      for (const std::size_t axis : axes) {
+        if (at[axis] >= first_route && at[axis] < past_routes && actions[at[axis]][0] == name)
+          routes.insert(axis);
+      }
+      if (legal && !routes.empty()) legal = routed_in_blocks(sizes.at(name), axes, routes, mesh);
       const auto window = text.windows.find(name);
       if (legal && window != text.windows.end())
         legal = windows_reach(window->second, extents.at(name), sizes.at(name), pieces);

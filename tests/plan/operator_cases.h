@@ -149,14 +149,25 @@ inline CaseMaker binary_case(const std::string& type, Numbers a, Numbers b) {
 inline void add_elementwise(std::map<std::string, CaseMaker>& cases) {
   const Numbers inside{Numbers::Kind::kInside, 2, true};
   const Numbers above{Numbers::Kind::kAboveOne, 2, true};
-  for (const char* type :
-       {"Abs",      "Asinh",    "Atan",     "Ceil",      "Celu", "Cos",         "Cosh",
-        "Elu",      "Erf",      "Exp",      "Floor",     "Gelu", "HardSigmoid", "HardSwish",
-        "Identity", "IsInf",    "IsNaN",    "LeakyRelu", "Mish", "Neg",         "Relu",
-        "Round",    "Selu",     "Shrink",   "Sigmoid",   "Sign", "Silu",        "Sin",
-        "Sinh",     "Softplus", "Softsign", "Swish",     "Tan",  "Tanh",        "ThresholdedRelu"})
+  for (const char* type : {"Abs",         "Asinh",
+                           "Atan",        "Ceil",
+                           "Celu",        "Cos",
+                           "Cosh",        "Elu",
+                           "Erf",         "Exp",
+                           "Floor",       "Gelu",
+                           "HardSigmoid", "HardSwish",
+                           "Identity",    "IsInf",
+                           "IsNaN",       "LeakyRelu",
+                           "Mish",        "Neg",
+                           "Relu",        "Round",
+                           "Selu",        "Shrink",
+                           "Sigmoid",     "Sign",
+                           "Silu",        "Sin",
+                           "Sinh",        "Softplus",
+                           "Softsign",    "Swish",
+                           "Tanh",        "ThresholdedRelu"})
     cases[type] = unary_case(type);
-  for (const char* type : {"Acos", "Asin", "Atanh"}) cases[type] = unary_case(type, inside);
+  for (const char* type : {"Acos", "Asin", "Atanh", "Tan"}) cases[type] = unary_case(type, inside);
   cases["Acosh"] = unary_case("Acosh", above);
   for (const char* type : {"Log", "Reciprocal", "Sqrt"})
     cases[type] = unary_case(type, kPositiveNumbers);
@@ -287,7 +298,7 @@ inline void add_products(std::map<std::string, CaseMaker>& cases) {
             .number("alpha", 0.5)
             .number("beta", 2.0)
             .done(),
-        CaseBuilder("Gemm", random).operand({6, 4}).operand({4, 8}).operand({}).done()};
+        CaseBuilder("Gemm", random).operand({6, 4}).operand({4, 8}).operand(Shape{}).done()};
   };
 }
 
@@ -330,16 +341,6 @@ inline void add_reductions(std::map<std::string, CaseMaker>& cases) {
 // --- normalisations ----------------------------------------------------------------------------
 
 inline void add_normalizations(std::map<std::string, CaseMaker>& cases) {
-  cases["LayerNormalization"] = [](Random& random) {
-    return std::vector<OperatorCase>{
-        CaseBuilder("LayerNormalization", random).operand({4, 6, 8}).operand({8}).done(),
-        CaseBuilder("LayerNormalization", random)
-            .operand({6, 4, 6})
-            .operand({4, 6})
-            .operand({4, 6})
-            .whole("axis", 1)
-            .done()};
-  };
   cases["RMSNormalization"] = [](Random& random) {
     return std::vector<OperatorCase>{
         CaseBuilder("RMSNormalization", random).operand({4, 6, 8}).operand({8}).done(),
@@ -444,6 +445,24 @@ inline void add_attention(std::map<std::string, CaseMaker>& cases) {
                        .whole("is_causal", 1)
                        .whole("sliding_window", 3)
                        .done());
+    list.push_back(CaseBuilder("Attention", random)
+                       .operand({2, 6, 16})
+                       .operand({2, 6, 8})
+                       .operand({2, 6, 4})
+                       .whole("q_num_heads", 4)
+                       .whole("kv_num_heads", 2)
+                       .whole("is_causal", 1)
+                       .done());
+    list.push_back(CaseBuilder("Attention", random)
+                       .operand({2, 4, 4, 2})
+                       .operand({2, 2, 4, 2})
+                       .operand({2, 2, 4, 3})
+                       .omitted()
+                       .operand({2, 2, 3, 2})
+                       .operand({2, 2, 3, 3})
+                       .whole("is_causal", 1)
+                       .outputs(3)
+                       .done());
     return list;
   };
   cases["RotaryEmbedding"] = [](Random& random) {
@@ -468,6 +487,475 @@ inline void add_attention(std::map<std::string, CaseMaker>& cases) {
   };
 }
 
+// --- look-ups and scatters ---------------------------------------------------------------------
+
+inline void add_gathers(std::map<std::string, CaseMaker>& cases) {
+  cases["Gather"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("Gather", random).operand({12, 4}).operand({6, 4}, whole_below(12)).done(),
+        CaseBuilder("Gather", random)
+            .operand({4, 6, 2})
+            .operand({8}, whole_below(6))
+            .whole("axis", 1)
+            .done(),
+        CaseBuilder("Gather", random).operand({6}).operand(Shape{}, whole_below(6)).done()};
+  };
+  cases["GatherElements"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("GatherElements", random)
+                                         .operand({6, 4})
+                                         .operand({6, 4}, whole_below(6))
+                                         .done(),
+                                     CaseBuilder("GatherElements", random)
+                                         .operand({4, 6, 3})
+                                         .operand({4, 8, 2}, whole_below(6))
+                                         .whole("axis", 1)
+                                         .done()};
+  };
+  cases["GatherND"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("GatherND", random).operand({4, 6}).operand({6, 2}, whole_below(4)).done(),
+        CaseBuilder("GatherND", random).operand({6, 4, 2}).operand({4, 1}, whole_below(6)).done(),
+        CaseBuilder("GatherND", random)
+            .operand({4, 6, 3})
+            .operand({4, 2, 1}, whole_below(6))
+            .whole("batch_dims", 1)
+            .done()};
+  };
+  for (const char* reduction : {"none", "add", "mul", "max", "min"}) {
+    const std::string how = reduction;
+    const auto elements = [how](Random& random) {
+      std::vector<OperatorCase> list;
+      list.push_back(CaseBuilder("ScatterElements", random)
+                         .operand({6, 4})
+                         .operand({8, 4}, whole_below(6))
+                         .operand({8, 4})
+                         .text("reduction", how)
+                         .done());
+      list.push_back(CaseBuilder("ScatterElements", random)
+                         .operand({4, 6, 3})
+                         .operand({4, 4, 2}, whole_below(6))
+                         .operand({4, 4, 2})
+                         .whole("axis", 1)
+                         .text("reduction", how)
+                         .done());
+      return list;
+    };
+    const auto nd = [how](Random& random) {
+      std::vector<OperatorCase> list;
+      list.push_back(CaseBuilder("ScatterND", random)
+                         .operand({6, 4, 2})
+                         .operand({4, 1}, whole_below(6))
+                         .operand({4, 4, 2})
+                         .text("reduction", how)
+                         .done());
+      list.push_back(CaseBuilder("ScatterND", random)
+                         .operand({4, 6})
+                         .operand({2, 6, 2}, whole_below(4))
+                         .operand({2, 6})
+                         .text("reduction", how)
+                         .done());
+      return list;
+    };
+    for (const auto& [type, maker] :
+         std::map<std::string, CaseMaker>{{"ScatterElements", elements}, {"ScatterND", nd}}) {
+      const CaseMaker before = cases[type];
+      const CaseMaker add = maker;
+      cases[type] = [before, add](Random& random) {
+        std::vector<OperatorCase> list = before ? before(random) : std::vector<OperatorCase>();
+        for (OperatorCase& c : add(random)) list.push_back(std::move(c));
+        return list;
+      };
+    }
+  }
+}
+
+// --- joins and selections ----------------------------------------------------------------------
+
+inline void add_joins(std::map<std::string, CaseMaker>& cases) {
+  cases["Concat"] = [](Random& random) {
+    CaseBuilder four("Concat", random);
+    for (int i = 0; i < 4; ++i) four.operand({4, 2, 6});
+    return std::vector<OperatorCase>{
+        CaseBuilder("Concat", random).operand({4, 6}).operand({4, 6}).whole("axis", 1).done(),
+        CaseBuilder("Concat", random)
+            .operand({6, 4})
+            .operand({6, 2})
+            .operand({6, 6})
+            .whole("axis", -1)
+            .done(),
+        four.whole("axis", 1).done()};
+  };
+  cases["Split"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("Split", random).operand({4, 12}).whole("axis", 1).outputs(2).done(),
+        CaseBuilder("Split", random).operand({6, 4}).outputs(3).done(),
+        CaseBuilder("Split", random)
+            .operand({4, 12})
+            .whole("axis", 1)
+            .list("split", {3, 8, 1})
+            .outputs(3)
+            .done()};
+  };
+  cases["Slice"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("Slice", random)
+                                         .operand({4, 12})
+                                         .list("starts", {6})
+                                         .list("ends", {12})
+                                         .list("axes", {1})
+                                         .done(),
+                                     CaseBuilder("Slice", random)
+                                         .operand({8, 6})
+                                         .list("starts", {1, 0})
+                                         .list("ends", {-1, 100})
+                                         .done(),
+                                     CaseBuilder("Slice", random)
+                                         .operand({6, 8})
+                                         .list("starts", {-1})
+                                         .list("ends", {-100})
+                                         .list("axes", {1})
+                                         .list("steps", {-2})
+                                         .done()};
+  };
+  cases["Pad"] = [](Random& random) {
+    std::vector<OperatorCase> list;
+    list.push_back(CaseBuilder("Pad", random)
+                       .operand({4, 6, 2})
+                       .list("pads", {0, 1, 0, 0, 2, 0})
+                       .number("value", 1.5)
+                       .done());
+    for (const char* mode : {"constant", "reflect", "edge", "wrap"})
+      list.push_back(CaseBuilder("Pad", random)
+                         .operand({6, 4})
+                         .list("pads", {2, 1})
+                         .list("axes", {1})
+                         .text("mode", mode)
+                         .done());
+    list.push_back(CaseBuilder("Pad", random).operand({6, 4}).list("pads", {0, -1, 0, 2}).done());
+    return list;
+  };
+  cases["Tile"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("Tile", random).operand({4, 2}).list("repeats", {1, 6}).done(),
+        CaseBuilder("Tile", random).operand({4, 4}).list("repeats", {2, 2}).done()};
+  };
+  cases["TopK"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("TopK", random).operand({6, 8}).whole("k", 3).outputs(2).done(),
+        CaseBuilder("TopK", random)
+            .operand({4, 6, 4})
+            .whole("k", 2)
+            .whole("axis", 1)
+            .whole("largest", 0)
+            .outputs(2)
+            .done()};
+  };
+  cases["Sort"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("Sort", random).operand({6, 8}).outputs(2).done(),
+        CaseBuilder("Sort", random).operand({4, 6}).whole("axis", 0).done()};
+  };
+  cases["CumSum"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("CumSum", random).operand({6, 4, 2}).whole("axis", 1).done(),
+        CaseBuilder("CumSum", random)
+            .operand({4, 6})
+            .whole("axis", 0)
+            .whole("exclusive", 1)
+            .whole("reverse", 1)
+            .done()};
+  };
+  for (const char* type : {"ArgMax", "ArgMin"}) {
+    cases[type] = [type](Random& random) {
+      return std::vector<OperatorCase>{CaseBuilder(type, random).operand({4, 6}).done(),
+                                       CaseBuilder(type, random)
+                                           .operand({6, 4, 2}, whole_below(2))
+                                           .whole("axis", 1)
+                                           .whole("keepdims", 0)
+                                           .whole("select_last_index", 1)
+                                           .done()};
+    };
+  }
+  cases["NonZero"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("NonZero", random).operand({4, 6}, kTruthValues).done(),
+        CaseBuilder("NonZero", random).operand({8}, whole_below(3)).whole("size", 3).done()};
+  };
+  cases["Unique"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("Unique", random).operand({4, 3}, whole_below(5)).outputs(4).done(),
+        CaseBuilder("Unique", random)
+            .operand({6, 2}, whole_below(2))
+            .whole("axis", 0)
+            .whole("sorted", 0)
+            .outputs(4)
+            .done()};
+  };
+}
+
+// --- windows -----------------------------------------------------------------------------------
+
+inline void add_windows(std::map<std::string, CaseMaker>& cases) {
+  cases["Conv"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("Conv", random)
+            .operand({2, 4, 8, 6})
+            .operand({6, 4, 3, 3})
+            .operand({6})
+            .list("pads", {1, 1, 1, 1})
+            .done(),
+        CaseBuilder("Conv", random)
+            .operand({2, 4, 12})
+            .operand({4, 1, 3})
+            .whole("group", 4)
+            .list("strides", {2})
+            .list("pads", {1, 1})
+            .done(),
+        CaseBuilder("Conv", random)
+            .operand({2, 4, 12})
+            .operand({4, 2, 2})
+            .operand({4})
+            .whole("group", 2)
+            .list("dilations", {2})
+            .text("auto_pad", "SAME_UPPER")
+            .done(),
+        CaseBuilder("Conv", random).operand({2, 2, 6}).operand({2, 2, 1}).done(),
+        CaseBuilder("Conv", random)
+            .operand({1, 2, 4, 4, 4})
+            .operand({2, 2, 2, 2, 2})
+            .list("strides", {2, 2, 2})
+            .done(),
+        CaseBuilder("Conv", random).operand({2, 2, 8}).operand({2, 2, 3}).done()};
+  };
+  for (const char* type : {"AveragePool", "LpPool", "MaxPool"}) {
+    cases[type] = [type](Random& random) {
+      const int outputs = std::string(type) == "MaxPool" ? 2 : 1;
+      std::vector<OperatorCase> list;
+      list.push_back(CaseBuilder(type, random)
+                         .operand({2, 2, 8, 6})
+                         .list("kernel_shape", {2, 2})
+                         .list("strides", {2, 2})
+                         .outputs(outputs)
+                         .done());
+      list.push_back(CaseBuilder(type, random)
+                         .operand({2, 3, 12})
+                         .list("kernel_shape", {3})
+                         .list("pads", {1, 1})
+                         .outputs(outputs)
+                         .done());
+      list.push_back(CaseBuilder(type, random)
+                         .operand({1, 2, 8})
+                         .list("kernel_shape", {3})
+                         .list("strides", {2})
+                         .whole("ceil_mode", 1)
+                         .list("dilations", {1})
+                         .outputs(outputs)
+                         .done());
+      if (outputs == 1)
+        list.push_back(CaseBuilder(type, random)
+                           .operand({2, 2, 8})
+                           .list("kernel_shape", {3})
+                           .list("pads", {1, 1})
+                           .whole("count_include_pad", 1)
+                           .done());
+      return list;
+    };
+  }
+}
+
+// --- more norms and losses ---------------------------------------------------------------------
+
+inline void add_more_norms(std::map<std::string, CaseMaker>& cases) {
+  cases["LayerNormalization"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("LayerNormalization", random).operand({4, 6, 8}).operand({8}).done(),
+        CaseBuilder("LayerNormalization", random)
+            .operand({6, 4, 6})
+            .operand({4, 6})
+            .operand({4, 6})
+            .whole("axis", 1)
+            .outputs(3)
+            .done()};
+  };
+  cases["GroupNormalization"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("GroupNormalization", random)
+                                         .operand({2, 12, 6})
+                                         .operand({12})
+                                         .operand({12})
+                                         .whole("num_groups", 2)
+                                         .done(),
+                                     CaseBuilder("GroupNormalization", random)
+                                         .operand({2, 8, 2, 4})
+                                         .operand({4})
+                                         .operand({4})
+                                         .whole("num_groups", 4)
+                                         .done()};
+  };
+  cases["InstanceNormalization"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("InstanceNormalization", random)
+                                         .operand({2, 6, 4, 2})
+                                         .operand({6})
+                                         .operand({6})
+                                         .done()};
+  };
+  cases["BatchNormalization"] = [](Random& random) {
+    const auto make = [&](const Shape& x, std::int64_t training, int outputs) {
+      CaseBuilder builder("BatchNormalization", random);
+      const Shape c = {x[1]};
+      const Numbers variance{Numbers::Kind::kPositive, 2, false};
+      builder.operand(x).operand(c).operand(c).operand(c, kNoGradient).operand(c, variance);
+      OperatorCase made = builder.whole("training_mode", training).outputs(outputs).done();
+      made.smooth_results = 1;  // running statistics
+      return made;
+    };
+    return std::vector<OperatorCase>{
+        make({4, 6, 2}, 0, 1), make({4, 6, 2}, 1, 3), make({6, 4, 2, 2}, 1, 1), make({8, 4}, 1, 1)};
+  };
+  cases["LpNormalization"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("LpNormalization", random).operand({6, 8}).done(),
+                                     CaseBuilder("LpNormalization", random)
+                                         .operand({4, 6, 2})
+                                         .whole("axis", 1)
+                                         .whole("p", 1)
+                                         .done()};
+  };
+  cases["MeanVarianceNormalization"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("MeanVarianceNormalization", random).operand({2, 6, 4, 2}).done(),
+        CaseBuilder("MeanVarianceNormalization", random).operand({6, 4}).list("axes", {-1}).done()};
+  };
+  cases["NegativeLogLikelihoodLoss"] = [](Random& random) {
+    const Numbers weights{Numbers::Kind::kPositive, 2, false};
+    return std::vector<OperatorCase>{CaseBuilder("NegativeLogLikelihoodLoss", random)
+                                         .operand({4, 6})
+                                         .operand({4}, whole_below(6))
+                                         .done(),
+                                     CaseBuilder("NegativeLogLikelihoodLoss", random)
+                                         .operand({4, 6, 2})
+                                         .operand({4, 2}, whole_below(6))
+                                         .operand({6}, weights)
+                                         .text("reduction", "none")
+                                         .done(),
+                                     CaseBuilder("NegativeLogLikelihoodLoss", random)
+                                         .operand({4, 6, 2})
+                                         .operand({4, 2}, whole_below(6))
+                                         .operand({6}, weights)
+                                         .whole("ignore_index", 2)
+                                         .done()};
+  };
+  const CaseMaker losses = cases["SoftmaxCrossEntropyLoss"];
+  cases["SoftmaxCrossEntropyLoss"] = [losses](Random& random) {
+    std::vector<OperatorCase> list = losses(random);
+    list.push_back(CaseBuilder("SoftmaxCrossEntropyLoss", random)
+                       .operand({6, 4})
+                       .operand({6}, whole_below(4))
+                       .outputs(2)
+                       .done());
+    return list;
+  };
+}
+
+// --- generators, experts, products of any form -------------------------------------------------
+
+inline void add_others(std::map<std::string, CaseMaker>& cases) {
+  cases["Constant"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("Constant", random).list("shape", {4, 6}).done(),
+        CaseBuilder("Constant", random).list("value_ints", {5, 4, 3, 2, 1, 0}).done(),
+        CaseBuilder("Constant", random).number("value_float", 1.5).done()};
+  };
+  cases["ConstantOfShape"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("ConstantOfShape", random).list("shape", {4, 6}).number("value", 2).done()};
+  };
+  for (const char* type : {"RandomNormal", "RandomUniform"}) {
+    cases[type] = [type](Random& random) {
+      return std::vector<OperatorCase>{CaseBuilder(type, random).list("shape", {4, 6, 2}).done()};
+    };
+  }
+  cases["Range"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("Range", random).whole("limit", 12).done(),
+                                     CaseBuilder("Range", random)
+                                         .number("start", 3)
+                                         .number("limit", -1)
+                                         .number("delta", -0.5)
+                                         .done()};
+  };
+  cases["Multinomial"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("Multinomial", random)
+                                         .operand({6, 4}, kNoGradient)
+                                         .whole("sample_size", 8)
+                                         .done()};
+  };
+  cases["OneHot"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("OneHot", random)
+                                         .operand({4, 2}, whole_below(6))
+                                         .operand(DenseTensor{{2}, {-1, 2}}, kNoGradient)
+                                         .whole("depth", 6)
+                                         .whole("axis", 1)
+                                         .done()};
+  };
+  cases["Einsum"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("Einsum", random)
+            .operand({2, 4, 6})
+            .operand({2, 6, 3})
+            .text("equation", "bij,bjk->bik")
+            .done(),
+        CaseBuilder("Einsum", random).operand({4, 6, 2}).text("equation", "abc->ca").done(),
+        CaseBuilder("Einsum", random)
+            .operand({2, 3, 4})
+            .operand({4, 6})
+            .text("equation", "...i,ij")
+            .done(),
+        CaseBuilder("Einsum", random)
+            .operand({4, 2})
+            .operand({2, 6})
+            .operand({6, 4})
+            .text("equation", "ab,bc,cd->ad")
+            .done(),
+        CaseBuilder("Einsum", random)
+            .operand({1, 4, 6})
+            .operand({3, 6, 2})
+            .text("equation", "...ab,...bc->...ac")
+            .done()};
+  };
+  cases["GroupedMatMul"] = [](Random& random) {
+    return std::vector<OperatorCase>{
+        CaseBuilder("GroupedMatMul", random).operand({4, 6, 2}).operand({4, 2, 6}).done(),
+        CaseBuilder("GroupedMatMul", random)
+            .operand({6, 2, 4})
+            .operand({6, 8, 4})
+            .whole("transpose_b", 1)
+            .done()};
+  };
+  cases["MoEDispatch"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("MoEDispatch", random)
+                                         .operand({12, 4})
+                                         .operand({12, 2}, whole_below(6))
+                                         .whole("num_experts", 6)
+                                         .done(),
+                                     CaseBuilder("MoEDispatch", random)
+                                         .operand({24, 2})
+                                         .operand({24, 1}, whole_below(4))
+                                         .whole("num_experts", 4)
+                                         .whole("groups", 4)
+                                         .number("capacity_factor", 1.25)
+                                         .done()};
+  };
+  cases["MoECombine"] = [](Random& random) {
+    return std::vector<OperatorCase>{CaseBuilder("MoECombine", random)
+                                         .operand({6, 4, 4})
+                                         .operand({12, 2}, whole_below(6))
+                                         .operand({12, 2})
+                                         .done(),
+                                     CaseBuilder("MoECombine", random)
+                                         .operand({4, 8, 2})
+                                         .operand({24, 1}, whole_below(4))
+                                         .whole("groups", 4)
+                                         .done()};
+  };
+}
+
 inline const std::map<std::string, CaseMaker>& operator_cases() {
   static const std::map<std::string, CaseMaker> kCases = [] {
     std::map<std::string, CaseMaker> cases;
@@ -477,6 +965,11 @@ inline const std::map<std::string, CaseMaker>& operator_cases() {
     add_normalizations(cases);
     add_shapes(cases);
     add_attention(cases);
+    add_gathers(cases);
+    add_joins(cases);
+    add_windows(cases);
+    add_more_norms(cases);
+    add_others(cases);
     return cases;
   }();
   return kCases;

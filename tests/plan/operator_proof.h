@@ -29,7 +29,8 @@ inline double real(Random& random, double low, double high) {
 struct OperatorCase {
   OperatorSpec spec;
   std::vector<std::optional<DenseTensor>> values;
-  std::vector<bool> gradients;  ///< operands whose gradient is compared
+  std::vector<bool> gradients;       ///< operands whose gradient is compared
+  std::size_t smooth_results = 100;  ///< results after these have no gradient
 };
 
 inline OperatorCall call_of(const OperatorCase& c, const TypedOperator& typed) {
@@ -151,7 +152,7 @@ inline Result<WholeRun> run_whole(const OperatorCase& c,
     whole.results.push_back(run->results()[r][0]);
     whole.result_gradients.emplace_back();
     gradients.emplace_back();
-    if (!is_floating(typed.outputs[r].dtype)) continue;
+    if (!is_floating(typed.outputs[r].dtype) || r >= c.smooth_results) continue;
     DenseTensor gradient = whole.results[r];
     for (double& value : gradient.values) value = real(random, -1, 1);
     gradients.back() = DeviceTensors{gradient};
@@ -167,7 +168,15 @@ inline Result<WholeRun> run_whole(const OperatorCase& c,
 /// Deliberate mistakes in reading a rule, to see that they are found.
 struct Mistake {
   std::optional<std::size_t> forgets_gradient_sum_of;  ///< takes an operand's R/P for R/R
+  std::optional<std::size_t> forgets_partial_of;       ///< takes a result's P/R for R/R
 };
+
+inline TensorState without_partial(TensorState state) {
+  for (AxisState& axis : state.axes) {
+    if (axis == kPartialState) axis = kReplicatedState;
+  }
+  return state;
+}
 
 /// Runs `c` in shards; `info` may be of another (mutated) rule of the same shapes. nullopt if all
 /// results and gradients are those of the whole run, else the first difference.
@@ -192,7 +201,8 @@ inline std::optional<std::string> disproof(const OperatorCase& c,
   if (!run) return run.error().message;
   std::vector<std::optional<DeviceTensors>> gradients;
   for (std::size_t r = 0; r < whole.results.size(); ++r) {
-    const TensorState state = info->result_state(strategy, r);
+    TensorState state = info->result_state(strategy, r);
+    if (mistake.forgets_partial_of == r) state = without_partial(state);
     const auto wrong = difference(run->results()[r],
                                   whole.results[r],
                                   value_placements(state, axes, info->result_reduction()),

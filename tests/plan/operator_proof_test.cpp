@@ -57,13 +57,12 @@ void prove(const std::string& type, std::uint64_t seed, Proof& proof) {
 TEST_CASE("every operator gives the same in shards as whole, forward and backward") {
   Proof proof;
   for (const std::string& type : operator_types()) {
-    if (!operator_cases().contains(type)) {
-      WARN("no case of " << type);
-      continue;
-    }
+    INFO(type);
+    REQUIRE(operator_cases().contains(type));
     for (const std::uint64_t seed : {1U, 2U}) prove(type, seed, proof);
   }
-  WARN(proof.operators << " operators, " << proof.strategies << " strategies");
+  CHECK(proof.operators > 500);
+  CHECK(proof.strategies > 30000);
 }
 
 }  // namespace

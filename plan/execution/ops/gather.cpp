@@ -58,6 +58,13 @@ List element_places(const OperatorContext& cx, const Shape& indices_shape) {
   const std::size_t axis = cx.axis(0, data.size());
   const List begin = cx.operand_begin(0, axis);
   const std::vector<double>& indices = cx.operand(1).value().values;
+  bool fits = indices_shape.size() == data.size();
+  for (std::size_t d = 0; fits && d < data.size(); ++d)
+    fits = d == axis || indices_shape[d] <= data[d];
+  if (!fits) {
+    cx.tape.fail("the shards of the indices do not lie in those of the data");
+    return {};
+  }
   List places;
   each_place(cx.tape.devices(), indices_shape, [&](std::size_t device, const List& position) {
     const std::int64_t along =
@@ -76,6 +83,17 @@ List nd_places(const OperatorContext& cx, std::size_t batch, const Shape& elemen
   const Shape data = cx.operand(0).shape();
   const Shape indices = cx.operand(1).shape();
   const auto width = static_cast<std::size_t>(indices.back());
+  bool fits = indices.back() == cx.operand_shape(1).back() &&
+              elements.size() + 1 + batch + width == indices.size() + data.size();
+  for (std::size_t d = 0; fits && d < elements.size(); ++d) {
+    const bool place = d + 1 < indices.size();
+    fits = elements[d] == (place ? indices[d] : data[d + 1 + batch + width - indices.size()]);
+    if (d < batch) fits = fits && elements[d] == data[d];
+  }
+  if (!fits) {
+    cx.tape.fail("the shards of data, indices and elements do not belong together");
+    return {};
+  }
   std::vector<List> begin;
   for (std::size_t i = 0; i < width; ++i) begin.push_back(cx.operand_begin(0, batch + i));
   const std::vector<double>& values = cx.operand(1).value().values;
@@ -195,6 +213,9 @@ Results scatter_into(const OperatorContext& cx) {
   const Var updates = cx.operand(2);
   List places = cx.call.type == "ScatterND" ? nd_places(cx, 0, updates.shape())
                                             : element_places(cx, cx.operand(1).shape());
+  if (cx.tape.ok() && places.size() != updates.value().values.size())
+    cx.tape.fail("the shards of indices and updates do not belong together");
+  if (!cx.tape.ok()) return {};
   const std::string how = cx.text("reduction", "none");
   if (how == "none") return {replace(x, updates, std::move(places))};
   if (how != "add") return {combine(x, updates, places, how)};

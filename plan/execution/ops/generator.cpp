@@ -61,6 +61,8 @@ Results multinomial(const OperatorContext& cx) {
   const auto classes = static_cast<std::size_t>(cx.operand(0).shape()[1]);
   const Var drawn = cx.uniform(0, 0);
   if (!drawn.valid()) return {drawn};
+  if (drawn.shape()[0] != cx.operand(0).shape()[0])
+    return {cx.tape.fail("the shards of scores and samples do not belong together")};
   DenseTensor samples = drawn.value();
   const auto per_row = static_cast<std::size_t>(drawn.shape()[1]);
   for (std::size_t i = 0; i < samples.values.size(); ++i) {

@@ -15,12 +15,14 @@ struct MeaningRow {
 };
 
 std::span<const MeaningRow> attention_meanings();
+std::span<const MeaningRow> convolution_meanings();
 std::span<const MeaningRow> elementwise_meanings();
 std::span<const MeaningRow> gather_meanings();
 std::span<const MeaningRow> generator_meanings();
 std::span<const MeaningRow> join_meanings();
 std::span<const MeaningRow> loss_meanings();
 std::span<const MeaningRow> matmul_meanings();
+std::span<const MeaningRow> moe_meanings();
 std::span<const MeaningRow> normalization_meanings();
 std::span<const MeaningRow> reduction_meanings();
 std::span<const MeaningRow> selection_meanings();

@@ -38,6 +38,7 @@ Lines lines_of(const DenseTensor& all, std::size_t axis) {
 Results ordered(Var x, std::size_t axis, std::int64_t k, bool descending) {
   if (!x.valid()) return {x, x};
   const Lines lines = lines_of(x.value(), axis);
+  if (k > lines.length) return {x.tape->fail("a shard has only a part of the dimension")};
   const std::vector<double>& values = x.value().values;
   Shape shape = x.shape();
   shape[axis] = k;
