@@ -611,8 +611,8 @@ Result<Question> only_question(const MeshOptions& options, const std::vector<std
       {"--tensor-map", options.tensor_map && options.global_shape},
   }};
   for (const auto& [extra, is_given] : extras) {
-    const auto has = [&](const std::vector<std::string>& list) {
-      return std::find(list.begin(), list.end(), extra) != list.end();
+    const auto has = [name = extra](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), name) != list.end();
     };
     if (!is_given && has(question.needs)) {
       return usage(question.option, std::string("needs ") + extra + " as well");
