@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <queue>
-#include <set>
 #include <utility>
 
 #include "lib/check.h"
@@ -33,6 +33,12 @@ void MinSum::add_edge(int a, int b, TableNumber number) {
   edges_.push_back({a, b, number});
 }
 
+std::pair<TableNumber, bool> MinSum::memo(std::span<const std::uint64_t> key) {
+  const auto [number, added] = operations_.number(key);
+  if (added) results_.push_back(static_cast<TableNumber>(tables_.size()));
+  return {results_[static_cast<std::size_t>(number)], added};
+}
+
 std::pair<TableNumber, bool> MinSum::memo(int operation,
                                           TableNumber a,
                                           TableNumber b,
@@ -40,10 +46,7 @@ std::pair<TableNumber, bool> MinSum::memo(int operation,
   const auto word = [](int high, int low) {
     return std::uint64_t{static_cast<std::uint32_t>(high)} << 32U | static_cast<std::uint32_t>(low);
   };
-  const std::array<std::uint64_t, 2> key = {word(operation, a), word(b, c)};
-  const auto [number, added] = operations_.number(key);
-  if (added) results_.push_back(static_cast<TableNumber>(tables_.size()));
-  return {results_[static_cast<std::size_t>(number)], added};
+  return memo(std::array<std::uint64_t, 2>{word(operation, a), word(b, c)});
 }
 
 TableNumber MinSum::memo_transpose(TableNumber number) {
@@ -273,83 +276,137 @@ class MinSum::Elimination {
     return product;
   }
 
+  /// Tables of an eliminated variable that are minimised together.
+  struct Bucket {
+    std::vector<int> scope;  ///< ascending
+    std::vector<Factor> members;
+  };
+
   /// Several neighbours: one table over all of them, or several within the budget.
   void eliminate_general(const Record& record) {
     std::vector<Factor> parts;
-    for (const auto& [u, table] : record.pairs) {
-      parts.push_back({{record.variable, u},
-                       std::make_shared<const std::vector<double>>(problem_.table(table).costs)});
-    }
-    for (const Factor& factor : record.factors) parts.push_back(factor);
+    for (const auto& [u, table] : record.pairs) parts.push_back({{record.variable, u}, table});
+    parts.insert(parts.end(), record.factors.begin(), record.factors.end());
     const double most = std::min(static_cast<double>(problem_.budget_), std::max(left_, kCheap));
-    std::vector<std::pair<std::set<int>, std::vector<const Factor*>>> buckets;
-    for (const Factor& part : parts) {
+    std::vector<Bucket> buckets;
+    for (Factor& part : parts) {
+      std::vector<int> sorted = part.scope;
+      std::sort(sorted.begin(), sorted.end());
       bool placed = false;
-      for (auto& [scope, members] : buckets) {
-        std::set<int> joined = scope;
-        joined.insert(part.scope.begin(), part.scope.end());
-        double size = 1;
-        for (const int u : joined) size *= domain(u);
-        if (size > most) continue;
-        scope = std::move(joined);
-        members.push_back(&part);
+      for (Bucket& bucket : buckets) {
+        std::vector<int> joined;
+        std::set_union(bucket.scope.begin(),
+                       bucket.scope.end(),
+                       sorted.begin(),
+                       sorted.end(),
+                       std::back_inserter(joined));
+        if (combinations(joined) > most) continue;
+        bucket.scope = std::move(joined);
+        bucket.members.push_back(std::move(part));
         placed = true;
         break;
       }
-      if (!placed)
-        buckets.push_back({std::set<int>(part.scope.begin(), part.scope.end()), {&part}});
+      if (!placed) buckets.push_back({std::move(sorted), {std::move(part)}});
     }
     if (buckets.size() > 1) exact_ = false;
-    for (const auto& [scope, members] : buckets) {
-      double size = 1;
-      for (const int u : scope) size *= domain(u);
-      left_ -= size;
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      Bucket& bucket = buckets[b];
+      std::erase(bucket.scope, record.variable);
+      const TableNumber table = memo_minimum(record.variable, b == 0 ? record.unary : -1, bucket);
+      const std::vector<int>& rest = bucket.scope;
+      if (rest.empty()) {
+        bound_ += problem_.table(table).costs.front();
+      } else if (rest.size() == 1) {
+        TableNumber& unary = unary_[static_cast<std::size_t>(rest[0])];
+        unary = problem_.memo_add(unary, table);
+      } else if (rest.size() == 2) {
+        add_pair(rest[0], rest[1], table);
+      } else {
+        const int number = static_cast<int>(factors_.size());
+        for (const int u : rest) factors_of_[static_cast<std::size_t>(u)].push_back(number);
+        factors_.push_back({rest, table});
+      }
     }
-    for (std::size_t b = 0; b < buckets.size(); ++b)
-      minimise_bucket(record, buckets[b].first, buckets[b].second, b == 0);
   }
 
-  void minimise_bucket(const Record& record,
-                       const std::set<int>& scope,
-                       const std::vector<const Factor*>& members,
-                       bool with_unary) {
-    std::vector<int> rest;
-    for (const int u : scope) {
-      if (u != record.variable) rest.push_back(u);
+  double combinations(const std::vector<int>& scope) const {
+    double product = 1;
+    for (const int u : scope) product *= domain(u);
+    return product;
+  }
+
+  /// min over the variable's values of its costs (if unary >= 0) and the members, a table over the
+  /// bucket's scope.
+  TableNumber memo_minimum(int variable, TableNumber unary, const Bucket& bucket) {
+    const std::vector<int>& rest = bucket.scope;
+    const std::vector<Factor>& members = bucket.members;
+    auto slot_of = [&](int u) {
+      return u == variable ? rest.size()
+                           : static_cast<std::size_t>(
+                                 std::lower_bound(rest.begin(), rest.end(), u) - rest.begin());
+    };
+    // what is computed, whatever the variables' numbers; longer than the keys of other operations
+    std::vector<std::uint64_t> key = {static_cast<std::uint64_t>(unary + 1),
+                                      static_cast<std::uint64_t>(domain(variable)),
+                                      rest.size()};
+    for (const int u : rest) key.push_back(static_cast<std::uint64_t>(domain(u)));
+    for (const Factor& member : members) {
+      key.push_back(static_cast<std::uint64_t>(member.table));
+      for (const int u : member.scope) key.push_back(slot_of(u));
     }
-    std::size_t size = 1;
-    for (const int u : rest) size *= static_cast<std::size_t>(domain(u));
+    const auto [known, added] = problem_.memo(key);
+    if (!added) return known;
+    left_ -= combinations(rest) * domain(variable);
+
     // stride of every variable of `rest`, and of the eliminated one, in each member
     const std::size_t count = members.size();
     std::vector<std::vector<std::size_t>> stride(count,
                                                  std::vector<std::size_t>(rest.size() + 1, 0));
+    std::vector<const double*> costs(count);
     for (std::size_t m = 0; m < count; ++m) {
+      costs[m] = problem_.table(members[m].table).costs.data();
       std::size_t step = 1;
-      for (std::size_t s = members[m]->scope.size(); s-- > 0;) {
-        const int u = members[m]->scope[s];
-        const std::size_t slot =
-            u == record.variable
-                ? rest.size()
-                : static_cast<std::size_t>(std::lower_bound(rest.begin(), rest.end(), u) -
-                                           rest.begin());
-        stride[m][slot] = step;
+      for (std::size_t s = members[m].scope.size(); s-- > 0;) {
+        const int u = members[m].scope[s];
+        stride[m][slot_of(u)] = step;
         step *= static_cast<std::size_t>(domain(u));
       }
     }
-    const std::vector<double>& own = problem_.table(record.unary).costs;
-    auto result = std::make_shared<std::vector<double>>(size, kForbidden);
-    std::vector<int> at(rest.size(), 0);
+    // the last variable of the scope runs innermost, in rows
+    const std::size_t last = rest.empty() ? 0 : rest.size() - 1;
+    const std::size_t width = rest.empty() ? 1 : static_cast<std::size_t>(domain(rest[last]));
+    const auto size = static_cast<std::size_t>(combinations(rest));
+    const auto values = static_cast<std::size_t>(domain(variable));
+    CostTable made = rest.size() == 2 ? CostTable{domain(rest[0]), domain(rest[1]), {}}
+                                      : CostTable{static_cast<int>(size), 1, {}};
+    made.costs.assign(size, kForbidden);
+    std::vector<double> sums(width);
+    std::vector<int> at(last, 0);
     std::vector<std::size_t> offset(count, 0);
-    for (std::size_t entry = 0; entry < size; ++entry) {
-      double best = kForbidden;
-      for (std::size_t v = 0; v < own.size(); ++v) {
-        double sum = own[v] == kForbidden ? kForbidden : with_unary ? own[v] : 0.0;
-        for (std::size_t m = 0; m < count && sum != kForbidden; ++m)
-          sum += (*members[m]->costs)[offset[m] + v * stride[m][rest.size()]];
-        best = std::min(best, sum);
+    for (std::size_t row = 0; row < size; row += width) {
+      double* out = made.costs.data() + row;
+      for (std::size_t v = 0; v < values; ++v) {
+        double base = 0;
+        if (unary >= 0) base = problem_.table(unary).costs[v];
+        for (std::size_t m = 0; m < count; ++m) {
+          if (rest.empty() || stride[m][last] == 0)
+            base += costs[m][offset[m] + v * stride[m][rest.size()]];
+        }
+        if (base == kForbidden) continue;
+        std::fill(sums.begin(), sums.end(), base);
+        for (std::size_t m = 0; m < count && !rest.empty(); ++m) {
+          const std::size_t step = stride[m][last];
+          if (step == 0) continue;
+          const double* from = costs[m] + offset[m] + v * stride[m][rest.size()];
+          if (step == 1) {
+            for (std::size_t w = 0; w < width; ++w) sums[w] += from[w];
+          } else {
+            for (std::size_t w = 0; w < width; ++w) sums[w] += from[w * step];
+          }
+        }
+        for (std::size_t w = 0; w < width; ++w) out[w] = std::min(out[w], sums[w]);
       }
-      (*result)[entry] = best;
-      for (std::size_t s = rest.size(); s-- > 0;) {
+      for (std::size_t s = last; s-- > 0;) {
         if (++at[s] < domain(rest[s])) {
           for (std::size_t m = 0; m < count; ++m) offset[m] += stride[m][s];
           break;
@@ -359,19 +416,7 @@ class MinSum::Elimination {
         at[s] = 0;
       }
     }
-    if (rest.empty()) {
-      bound_ += result->front();
-    } else if (rest.size() == 1) {
-      const auto u = static_cast<std::size_t>(rest[0]);
-      const TableNumber table = problem_.add_table({domain(rest[0]), 1, *result});
-      unary_[u] = problem_.memo_add(unary_[u], table);
-    } else if (rest.size() == 2) {
-      add_pair(rest[0], rest[1], problem_.add_table({domain(rest[0]), domain(rest[1]), *result}));
-    } else {
-      const int number = static_cast<int>(factors_.size());
-      for (const int u : rest) factors_of_[static_cast<std::size_t>(u)].push_back(number);
-      factors_.push_back({rest, std::move(result)});
-    }
+    return problem_.add_table(std::move(made));
   }
 
   MinSumSolution read_off() {
@@ -395,7 +440,7 @@ class MinSum::Elimination {
             entry = entry * static_cast<std::size_t>(domain(u)) +
                     (u == record.variable ? v : chosen(solution, u));
           }
-          sum += (*factor.costs)[entry];
+          sum += problem_.table(factor.table).costs[entry];
         }
         if (sum < best) {
           best = sum;

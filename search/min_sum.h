@@ -12,8 +12,8 @@
 // Repetition: tables have numbers, and a table computed from the same numbers is computed once.
 // A hundred equal layers therefore cost the products of one, and a vector pass each.
 //
-// Limits: where a table would exceed the budget, or all of them four budgets, the tables of the
-// variable are split into groups that fit, each minimised alone (mini-buckets; Dechter and Rish
+// Limits: where a table would exceed the budget, or all distinct ones four budgets, the tables of
+// the variable are split into groups that fit, each minimised alone (mini-buckets; Dechter and Rish
 // 2003). The sum is then a lower bound, the values found are improved one variable at a time, and
 // exact is false.
 #pragma once
@@ -70,16 +70,17 @@ class MinSum {
     int b;
     TableNumber table;
   };
-  /// A table over any number of variables, first one slowest.
+  /// A table over any number of variables, the first one slowest.
   struct Factor {
     std::vector<int> scope;
-    std::shared_ptr<const std::vector<double>> costs;
+    TableNumber table;
   };
   struct Record;
   class Elimination;
 
-  /// The number of the operation's result and whether it is still to be computed: then the next
-  /// add_table() must be it.
+  /// The number of the result of what `key` says and whether it is still to be computed: then the
+  /// next add_table() must be it.
+  std::pair<TableNumber, bool> memo(std::span<const std::uint64_t> key);
   std::pair<TableNumber, bool> memo(int operation, TableNumber a, TableNumber b, TableNumber c);
   TableNumber memo_transpose(TableNumber table);
   TableNumber memo_add(TableNumber a, TableNumber b);

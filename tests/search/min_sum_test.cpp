@@ -209,6 +209,34 @@ TEST_CASE("a thousand equal layers are solved exactly") {
   CHECK(found.lower_bound == found.value);
 }
 
+TEST_CASE("equal parts of any form are computed once") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    Random random(seed);
+    const Problem part = random_problem(random, seed % 2 == 0 ? Form::kDense : Form::kLoop);
+    const double least = part.least();
+    INFO("seed " << seed);
+    std::size_t tables_of_two = 0;
+    for (const int copies : {2, 5}) {
+      MinSum sum;
+      std::vector<TableNumber> numbers;
+      for (const CostTable& table : part.tables) numbers.push_back(sum.add_table(table));
+      const auto variables = static_cast<int>(part.unary.size());
+      for (int copy = 0; copy < copies; ++copy) {
+        for (const std::size_t unary : part.unary) sum.add_variable(numbers[unary]);
+        for (const Problem::Pair& edge : part.edges)
+          sum.add_edge(copy * variables + edge.a, copy * variables + edge.b, numbers[edge.table]);
+      }
+      const MinSumSolution found = sum.solve();
+      REQUIRE(found.exact);
+      REQUIRE(found.feasible == (least != kForbidden));
+      if (!found.feasible) continue;
+      REQUIRE(found.value == copies * least);
+      if (copies == 2) tables_of_two = found.tables;
+      if (copies == 5) REQUIRE(found.tables == tables_of_two);
+    }
+  }
+}
+
 TEST_CASE("tables over several variables have a limit together, too") {
   // cliques of five variables: the first three take most of four budgets, what follows is bounded
   Random random(20261130);
