@@ -22,6 +22,7 @@
 #include "lib/redistribution_verify.h"
 #include "plan/execution/execution.h"
 #include "plan/execution/shrink_graph.h"
+#include "plan/readable.h"
 
 namespace meshplan {
 namespace {
@@ -70,6 +71,24 @@ double updated(double weight, double gradient, const Moments& before) {
 }
 
 // ---- the mesh -----------------------------------------------------------------------------------
+
+/// The axes of a step or collective, in its order.
+struct NamedAxes {
+  AxisSet set = 0;
+  std::vector<int> order;
+};
+
+/// Errors: a name that the mesh does not have.
+Result<NamedAxes> named_axes(const DeviceMesh& mesh, const std::vector<std::string>& names) {
+  NamedAxes axes;
+  for (const std::string& name : names) {
+    const auto number = mesh.axis_index(name);
+    if (!number) return fail(number.error());
+    axes.order.push_back(*number);
+    axes.set |= AxisSet{1} << *number;
+  }
+  return axes;
+}
 
 /// The plan's mesh, and the one that is run: the same axes, smaller where there are too many
 /// devices.
@@ -263,7 +282,74 @@ class Verifier {
     auto small = shrink_graph(full_, pieces());
     if (!small) return stop(small.error());
     graph_ = *std::move(small);
-    return find_strategies();
+    if (Outcome out = find_strategies()) return out;
+    return check_memory();
+  }
+
+  /// The operand or result that has experts.
+  static TensorId slots_of(const Operator& op, const Route& route) {
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i] &&
+          factors_in(op.rule->operands[i], op.rule->factors.size())[at(route.expert)])
+        return *op.inputs[i];
+    }
+    return op.outputs[0];
+  }
+
+  /// Roughly what the run will hold: for every operator the blocks of its operands and results on
+  /// all devices and once unsharded, each several times (value, gradient, steps of the tape).
+  Outcome check_memory() const {
+    constexpr double kCopies = 4;
+    const auto devices = static_cast<double>(mesh().size());
+    double elements = 0;
+    std::size_t largest = 0;
+    double most = 0;
+    auto add = [&](TensorId tensor, const TensorState& state) {
+      const Shape& shape = graph_.tensor(tensor).shape;
+      const auto whole = static_cast<double>(element_count(shape));
+      const double held =
+          whole +
+          devices * static_cast<double>(element_count(local_shape(shape, state, mesh().shape())));
+      elements += held;
+      if (held > most) {
+        most = held;
+        largest = index(tensor);
+      }
+    };
+    for (std::size_t o = 0; o < graph_.operators.size(); ++o) {
+      const Operator& op = graph_.operators[o];
+      const OperatorInfo& info = *info_of_.at(op.rule.get());
+      for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+        if (op.inputs[i]) add(*op.inputs[i], info.operand_state(strategies_[o], i, true));
+      }
+      for (std::size_t r = 0; r < op.outputs.size(); ++r)
+        add(op.outputs[r], info.result_state(strategies_[o], r));
+      const std::vector<std::int64_t> sizes = info.local_factors(strategies_[o]);
+      const auto points = [&](auto counts) {
+        double product = devices;
+        for (std::size_t f = 0; f < sizes.size(); ++f)
+          product *= counts(op.rule->factors[f]) ? static_cast<double>(sizes[f]) : 1.0;
+        return product;
+      };
+      if (op.rule->family == OperatorFamily::kAttention)  // the score of every query and key
+        elements += points([](const Factor& f) { return f.kind != FactorKind::kWhole; });
+      for (const Route& route : op.rule->routes) {  // all slots of all experts, for a while
+        const Shape& slots = graph_.tensor(slots_of(op, route)).shape;
+        elements += 0.5 * devices * static_cast<double>(element_count(slots));
+        break;
+      }
+    }
+    const double bytes = kCopies * elements * sizeof(double);
+    if (bytes <= static_cast<double>(options_.memory_limit)) return std::nullopt;
+    std::string shape;
+    for (const std::int64_t size : graph_.tensors[largest].shape)
+      shape += (shape.empty() ? "" : ", ") + std::to_string(size);
+    return stop({ErrorCode::kUnsupported,
+                 "",
+                 "running the plan would take about " + readable_bytes(static_cast<Bytes>(bytes)) +
+                     ", more than " + readable_bytes(options_.memory_limit) + ": tensor \"" +
+                     graph_.tensors[largest].name + "\" does not get smaller than [" + shape +
+                     "]"});
   }
 
   Outcome read_entries() {
@@ -340,16 +426,12 @@ class Verifier {
     for (std::size_t s = 0; s < entry.steps.size(); ++s) {
       const PlanStep& step = entry.steps[s];
       const auto after = local_elements(step.placements);
-      AxisSet axes = 0;
-      for (const std::string& name : step.axes) {
-        const auto axis = meshes_->full().axis_index(name);
-        if (!axis) return malformed(where, axis.error().message);
-        axes |= AxisSet{1} << *axis;
-      }
+      const auto axes = named_axes(meshes_->full(), step.axes);
+      if (!axes) return malformed(where, axes.error().message);
       if (!before || !after) return malformed(where, "a layout does not fit the tensor");
       const std::int64_t elements =
           step.collective == Collective::kReduceScatter ? *before : *after;
-      const std::int64_t devices = meshes_->full().group_size(axes);
+      const std::int64_t devices = meshes_->full().group_size(axes->set);
       auto moves = [&](Bytes width) {
         return moved_bytes(step.collective, devices, elements * width) == step.bytes;
       };
@@ -574,14 +656,10 @@ class Verifier {
   Result<BigExchanges> listed_exchanges(std::size_t o) const {
     BigExchanges listed;
     for (const PlanCollective& collective : operators_[o]->collectives) {
-      AxisSet axes = 0;
-      for (const std::string& name : collective.axes) {
-        const auto axis = mesh().axis_index(name);
-        if (!axis) return fail(axis.error());
-        axes |= AxisSet{1} << *axis;
-      }
+      const auto axes = named_axes(mesh(), collective.axes);
+      if (!axes) return fail(axes.error());
       const bool backward = collective.phase == Phase::kBackward;
-      listed[{backward, axes, collective.collective, collective.bytes}] += collective.count;
+      listed[{backward, axes->set, collective.collective, collective.bytes}] += collective.count;
     }
     return listed;
   }
@@ -686,7 +764,8 @@ class Verifier {
       if (!made) return execution_failed(o, made.error());
       for (std::size_t r = 0; r < op.outputs.size(); ++r)
         expected_[index(op.outputs[r])] = made->results()[r][0];
-      reference_runs_.push_back(std::make_unique<OperatorExecution>(std::move(*made)));
+      reference_runs_.push_back(
+          graph_.training ? std::make_unique<OperatorExecution>(std::move(*made)) : nullptr);
     }
     if (!graph_.training) return std::nullopt;
     bool has_loss = false;
@@ -711,8 +790,9 @@ class Verifier {
         gradients.back() = DeviceTensors{*expected_gradients_[index(output)]};
         any = true;
       }
+      const std::unique_ptr<OperatorExecution> run = std::move(reference_runs_[o]);
       if (!any) continue;
-      auto found = reference_runs_[o]->backward(gradients);
+      auto found = run->backward(gradients);
       if (!found) return execution_failed(o, found.error());
       for (std::size_t i = 0; i < op.inputs.size(); ++i) {
         if (!op.inputs[i] || !(*found)[i]) continue;
@@ -877,12 +957,10 @@ class Verifier {
       if (!after) return wrong(after.error().message);
       RedistributionStep asked;
       asked.collective = step.collective;
-      for (const std::string& axis : step.axes) {
-        const auto number = mesh().axis_index(axis);
-        if (!number) return wrong(number.error().message);
-        asked.order.push_back(*number);
-        asked.axes |= AxisSet{1} << *number;
-      }
+      const auto axes = named_axes(mesh(), step.axes);
+      if (!axes) return wrong(axes.error().message);
+      asked.order = axes->order;
+      asked.axes = axes->set;
       asked.dim = step.dim.value_or(-1);
       asked.split_dim = step.split_dim.value_or(-1);
       asked.concat_dim = step.concat_dim.value_or(-1);
@@ -972,26 +1050,23 @@ class Verifier {
       const std::vector<int>& uses = uses_of_[entry];
       auto from = layout(t, entry->from);
       if (!from) return diverges(entry->consumers[0].op, t, "regather", from.error().message);
-      for (const int u : uses) {
+      const std::string& reader = entry->consumers[0].op;
+      const auto& first = travels_[t].ways[at(uses[0])];
+      const auto kept = std::find_if(
+          first.rbegin(), first.rend(), [&](const HeldPtr& held) { return held->layout == *from; });
+      if (kept == first.rend())
+        return diverges(
+            reader, t, "regather", "the tensor never lay as " + to_string(from->placements()));
+      HeldPtr again;
+      if (Outcome out = move(*entry, t, **kept, again)) return out;
+      for (const int u : uses) {  // one value for all of them
         const auto& way = travels_[t].ways[at(u)];
-        const auto kept = std::find_if(
-            way.rbegin(), way.rend(), [&](const HeldPtr& held) { return held->layout == *from; });
-        if (kept == way.rend())
-          return diverges(entry->consumers[0].op,
-                          t,
-                          "regather",
-                          "the tensor never lay as " + to_string(from->placements()));
-        HeldPtr again;
-        if (Outcome out = move(*entry, t, **kept, again)) return out;
         const bool seen = std::any_of(way.begin(), way.end(), [&](const HeldPtr& held) {
           return held->layout == again->layout && held->blocks == again->blocks;
         });
         if (!seen)
-          return diverges(entry->consumers[0].op,
-                          t,
-                          "regather",
-                          "what comes back is not what was read in the forward");
-        if (u == uses[0] && uses.size() > 1) break;  // one value for all of them
+          return diverges(
+              reader, t, "regather", "what comes back is not what was read in the forward");
       }
     }
     return std::nullopt;

@@ -18,6 +18,7 @@
 
 #include "graph/graph.h"
 #include "lib/result.h"
+#include "lib/units.h"
 #include "plan/plan.h"
 
 namespace meshplan {
@@ -27,6 +28,8 @@ struct VerifyOptions {
   /// Numbers agree within this times the larger of 1 and the tensor's largest number: the two runs
   /// add in other orders, nothing else differs.
   double tolerance = 1e-8;
+  /// A run that would take more is refused before it starts (by an estimate).
+  Bytes memory_limit = Bytes{8} << 30;
 };
 
 /// The first thing that the plan computes otherwise than the graph says.
@@ -55,7 +58,7 @@ struct VerifyReport {
 
 /// `graph`: of the plan's mode and micro-batches, as the search saw it. Errors: kConflict (the plan
 /// is of another graph or not well formed; where: a pointer into the plan), kUnsupported (an
-/// operator type that cannot be executed; it is named).
+/// operator type that cannot be executed, or a run too large for the memory limit; what is named).
 Result<VerifyReport> verify_plan(const Plan& plan,
                                  const Graph& graph,
                                  const VerifyOptions& options = {});

@@ -24,8 +24,13 @@ Result<std::int64_t> heads_of(const OperatorSpec& spec,
   return heads;
 }
 
-/// Every device needs whole rows of the mask: its last dimension is private.
-Result<std::string> mask_dims(const Shape& mask) {
+/// Every device needs whole rows of the mask: its last dimension, the keys, is private.
+Result<std::string> mask_dims(const OperatorSpec& spec, std::int64_t keys) {
+  const Shape& mask = spec.inputs[3]->shape;
+  if (mask.size() >= 2 && mask.back() != 1 && mask.back() != keys)
+    return wrong("Attention: the last dimension of the mask (shape " + shape_text(mask) + ") is " +
+                 std::to_string(mask.back()) + ", expected 1 or " + std::to_string(keys) +
+                 ", the number of keys");
   switch (mask.size()) {
     case 2:
       return std::string("~s .");
@@ -97,6 +102,16 @@ Result<Rule> make_attention(const OperatorSpec& spec) {
   if (!past && (has_operand(spec, 4) || has_operand(spec, 5)))
     return fail(ErrorCode::kMissing, "", "Attention takes past keys and past values together");
 
+  const std::size_t sequence = rank == 4 ? 2 : 1;
+  std::int64_t keys = spec.inputs[1]->shape[sequence];
+  if (past) {
+    const Shape& earlier = spec.inputs[4]->shape;
+    if (earlier.size() != 4)
+      return wrong("operand 4 of shape " + shape_text(earlier) +
+                   " must be [batch, heads, sequence, head size]");
+    keys += earlier[2];
+  }
+
   RuleText text;
   std::string saves = "x,y,z,out";
   text.operand(rank == 4 ? "b (g q) s e" : "b s (g q e)");
@@ -104,7 +119,7 @@ Result<Rule> make_attention(const OperatorSpec& spec) {
   text.operand(rank == 4 ? "b g t f" : "b t (g f)");
   text.result(rank == 4 ? "b (g q) s f" : "b s (g q f)");
   if (has_operand(spec, 3)) {
-    auto dims = mask_dims(spec.inputs[3]->shape);
+    auto dims = mask_dims(spec, keys);
     if (!dims) return fail(dims.error());
     text.operand(*dims);
     saves += ",3";
@@ -127,13 +142,8 @@ Result<Rule> make_attention(const OperatorSpec& spec) {
     text.operand("?");
   }
   if (past && spec.output_count > 1) {
-    const std::int64_t keys = spec.inputs[1]->shape[rank == 4 ? 2 : 1];
-    const Shape& earlier = spec.inputs[4]->shape;
-    if (earlier.size() != 4)
-      return wrong("operand 4 of shape " + shape_text(earlier) +
-                   " must be [batch, heads, sequence, head size]");
-    const std::string sequence = text.whole("n", keys + earlier[2]);
-    text.result("b g" + sequence + " e").result("b g" + sequence + " f");
+    const std::string all = text.whole("n", keys);
+    text.result("b g" + all + " e").result("b g" + all + " f");
   }
   text.mark("whole", "e").mark("whole", "f").size("g", *groups).size("q", *heads / *groups);
   text.modifier("saves:" + saves);
@@ -142,7 +152,6 @@ Result<Rule> make_attention(const OperatorSpec& spec) {
   if (!rule) return rule;
   rule->backward_factor = 2.5;
   if (*causal != 0) {
-    const std::size_t sequence = rank == 4 ? 2 : 1;
     const auto length = [&](std::size_t operand, std::size_t d) {
       return static_cast<double>(spec.inputs[operand]->shape[d]);
     };

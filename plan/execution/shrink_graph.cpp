@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "graph/operator_table.h"
@@ -58,23 +59,23 @@ class Atoms {
     }
   }
 
-  /// Demands that `pieces` cut the dimension: its first parts, one after another; cuts across parts
-  /// keep the sizes. False where they do not divide it.
+  /// Demands that `pieces` cut the dimension: its first parts, one after another, each as far as it
+  /// can be. False where they do not divide it.
   bool cut(const std::vector<int>& dimension, std::int64_t pieces) {
     const std::vector<int> parts = leaves(dimension);
-    std::int64_t size = 1;
-    for (const int part : parts) size *= at(root(part)).size;
-    if (size % pieces != 0) return false;
     for (const int part : parts) {
-      if (pieces == 1) return true;
       Atom& atom = at(root(part));
       const std::int64_t here = std::gcd(pieces, atom.size);
       atom.multiple = std::lcm(atom.multiple, here);
+      if (here > 1 && part != parts.front()) atom.minor = true;
       pieces /= here;
-      if (pieces > 1 && here != atom.size) break;
     }
-    if (pieces > 1) std::for_each(parts.begin(), parts.end(), [&](int part) { freeze(part); });
-    return true;
+    return pieces == 1;
+  }
+
+  /// At least so many elements, where there were as many.
+  void demand(int atom, std::int64_t least) {
+    at(root(atom)).least = std::max(at(root(atom)).least, least);
   }
 
   void freeze(int atom) { at(root(atom)).frozen = true; }
@@ -89,9 +90,11 @@ class Atoms {
       if (atom.frozen) {
         atom.now = atom.size;
       } else if (!atom.fixed) {
+        // two elements in a piece, where there were as many (enough of them behind a major part)
         const std::int64_t twice = 2 * atom.multiple;
-        atom.now = atom.multiple > 1 ? (atom.size % twice == 0 ? twice : atom.multiple)
-                                     : std::min(atom.size, kLeastSize);
+        const std::int64_t pieces = atom.size % twice == 0 && !atom.minor ? twice : atom.multiple;
+        const std::int64_t least = (atom.least + pieces - 1) / pieces * pieces;
+        atom.now = std::min(atom.size, atom.multiple > 1 ? std::max(pieces, least) : atom.least);
       }
     }
   }
@@ -99,6 +102,18 @@ class Atoms {
     std::int64_t product = 1;
     for (const int leaf : leaves(dimension)) product *= at(root(leaf)).now;
     return product;
+  }
+  /// Makes two dimensions of one size the same, whatever cuts them; false where they are already,
+  /// or where either is in parts or has its size.
+  bool tie(const std::vector<int>& a, const std::vector<int>& b) {
+    const std::vector<int> left = leaves(a);
+    const std::vector<int> right = leaves(b);
+    if (left.size() != 1 || right.size() != 1) return false;
+    const int x = root(left[0]);
+    const int y = root(right[0]);
+    if (x == y || at(x).size != at(y).size || at(x).fixed || at(y).fixed) return false;
+    join(x, y);
+    return true;
   }
   bool frozen(int atom) { return at(root(atom)).frozen; }
   std::int64_t size(int atom) { return at(root(atom)).size; }
@@ -120,8 +135,10 @@ class Atoms {
     std::vector<int> parts;  ///< major, minor: the atom was split
     std::int64_t multiple;   ///< pieces that must divide it
     bool frozen;             ///< keeps its size
+    bool minor = false;      ///< cut behind a part that is cut already
     bool fixed = false;      ///< its new size follows from others
-    std::int64_t now = 0;    ///< the new size
+    std::int64_t least = kLeastSize;
+    std::int64_t now = 0;  ///< the new size
   };
 
   Atom& at(int atom) { return atoms_[static_cast<std::size_t>(atom)]; }
@@ -153,9 +170,30 @@ class Atoms {
     if (x == y) return;
     at(y).parent = x;
     at(x).frozen = at(x).frozen || at(y).frozen;
+    at(x).multiple = std::lcm(at(x).multiple, at(y).multiple);
+    at(x).least = std::max(at(x).least, at(y).least);
+    at(x).minor = at(x).minor || at(y).minor;
   }
 
   std::vector<Atom> atoms_;
+};
+
+/// Attributes that are the size of a factor of the rule.
+struct SizeAttribute {
+  std::string_view type;
+  const char* attribute;
+  const char* factor;
+};
+constexpr SizeAttribute kSizeAttributes[] = {
+    {"Attention", "kv_num_heads", "g"},
+    {"Conv", "group", "g"},
+    {"GroupNormalization", "num_groups", "g"},
+    {"MoECombine", "groups", "g"},
+    {"MoEDispatch", "groups", "g"},
+    {"MoEDispatch", "num_experts", "e"},
+    {"OneHot", "depth", "v"},
+    {"RotaryEmbedding", "num_heads", "h"},
+    {"TopK", "k", "k"},
 };
 
 using Dimensions = std::vector<std::vector<int>>;  ///< per dimension its atoms
@@ -190,11 +228,19 @@ class Shrinker {
   /// The operator's rule: dimensions with a common factor are cut alike.
   void tie(const Operator& op) {
     const Rule& rule = *op.rule;
-    std::vector<int> factors;
+    std::vector<int>& factors = factors_.emplace_back();
     for (const Factor& factor : rule.factors) factors.push_back(atoms_.add(factor.size));
+    const bool slides = std::any_of(rule.factors.begin(), rule.factors.end(), [](const Factor& f) {
+      return f.kind == FactorKind::kWindow;
+    });
     auto tie_tensor = [&](const OperandRule& operand, TensorId tensor) {
       for (std::size_t d = 0; d < operand.dims.size(); ++d) {
+        const bool whole = std::all_of(operand.dims[d].begin(), operand.dims[d].end(), [&](int f) {
+          return rule.factors[static_cast<std::size_t>(f)].kind == FactorKind::kWhole;
+        });
+        if (slides && whole) freeze_dimension(tensor, d);  // a kernel
         if (operand.dims[d].empty()) continue;
+        if (slides_over(rule, operand, d)) continue;
         std::vector<int> product;
         for (const int f : operand.dims[d]) product.push_back(factors[static_cast<std::size_t>(f)]);
         atoms_.unify(dimensions_[index(tensor)][d], product);
@@ -204,6 +250,23 @@ class Shrinker {
       if (op.inputs[i] && rule.operands[i].present) tie_tensor(rule.operands[i], *op.inputs[i]);
     }
     for (std::size_t r = 0; r < op.outputs.size(); ++r) tie_tensor(rule.results[r], op.outputs[r]);
+    if (op.type != "TopK") return;
+    // some are chosen, some are not
+    const auto choose_from = [&](int factor) {
+      for (const int leaf : atoms_.leaves({factor})) atoms_.demand(leaf, 2 * kLeastSize);
+    };
+    for (const int j : rule.names.at("j")) choose_from(factors[static_cast<std::size_t>(j)]);
+  }
+
+  /// Whether windows slide along the dimension so that it has another size than they are many.
+  static bool slides_over(const Rule& rule, const OperandRule& operand, std::size_t d) {
+    if (operand.dims[d].size() != 1) return false;
+    const Factor& factor = rule.factors[static_cast<std::size_t>(operand.dims[d][0])];
+    return factor.kind == FactorKind::kWindow && operand.shape[d] != factor.size;
+  }
+
+  void freeze_dimension(TensorId tensor, std::size_t d) {
+    for (const int leaf : atoms_.leaves(dimensions_[index(tensor)][d])) atoms_.freeze(leaf);
   }
 
   Result<void> cut() {
@@ -232,6 +295,7 @@ class Shrinker {
     for (std::size_t o = 0; o < graph.operators.size(); ++o) {
       Operator& op = graph.operators[o];
       const Operator& before = graph_.operators[o];
+      if (fit_windows(o)) return std::nullopt;
       rewrite_attributes(graph, before, op);
       Result<TypedOperator> typed = typed_operator(graph, op);
       bool fits = typed.has_value() && typed->outputs.size() == op.outputs.size();
@@ -241,8 +305,7 @@ class Shrinker {
         fits = inferred.size() == assumed.size();
         for (std::size_t d = 0; fits && d < inferred.size(); ++d) {
           if (inferred[d] == assumed[d]) continue;
-          const std::vector<int> leaves = atoms_.leaves(dimensions_[index(op.outputs[r])][d]);
-          if (leaves.size() == 1 && atoms_.fix(leaves[0], inferred[d])) return std::nullopt;
+          if (adopt(dimensions_[index(op.outputs[r])][d], inferred[d])) return std::nullopt;
           fits = false;
         }
       }
@@ -257,6 +320,49 @@ class Shrinker {
       op.rule = typed->rule;
     }
     return Result<Graph>(std::move(graph));
+  }
+
+  /// Gives the dimensions that windows slide over the size that so many windows need; false where
+  /// they have it.
+  bool fit_windows(std::size_t number) {
+    const Operator& op = graph_.operators[number];
+    const Rule& rule = *op.rule;
+    bool changed = false;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (!op.inputs[i]) continue;
+      for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d) {
+        if (!slides_over(rule, rule.operands[i], d)) continue;
+        const int factor = rule.operands[i].dims[d][0];
+        const Window& window = rule.factors[static_cast<std::size_t>(factor)].window;
+        const std::int64_t count = atoms_.now({factors_[number][static_cast<std::size_t>(factor)]});
+        const std::int64_t least =
+            (count - 1) * window.stride + window.width - window.before - window.after;
+        const std::vector<int>& dimension = dimensions_[index(*op.inputs[i])][d];
+        const std::int64_t now = atoms_.now(dimension);
+        if (now >= least && now < least + window.stride) continue;
+        // a multiple of the stride, as most are, else any that gives so many
+        std::vector<std::int64_t> sizes = {(least + window.stride - 1) / window.stride *
+                                           window.stride};
+        for (std::int64_t size = least; size < least + window.stride; ++size) sizes.push_back(size);
+        changed =
+            std::any_of(sizes.begin(),
+                        sizes.end(),
+                        [&](std::int64_t size) { return size > 0 && adopt(dimension, size); }) ||
+            changed;
+      }
+    }
+    return changed;
+  }
+
+  /// Gives a dimension the size that inference found: its last part changes that can.
+  bool adopt(const std::vector<int>& dimension, std::int64_t size) {
+    const std::vector<int> leaves = atoms_.leaves(dimension);
+    const std::int64_t now = atoms_.now(dimension);
+    for (std::size_t i = leaves.size(); i-- > 0;) {
+      const std::int64_t others = now / atoms_.now({leaves[i]});
+      if (size % others == 0 && atoms_.fix(leaves[i], size / others)) return true;
+    }
+    return false;
   }
 
   /// The parts of the operator's dimensions that no rule ties freely: private ones and those that
@@ -280,9 +386,29 @@ class Shrinker {
     return parts;
   }
 
+  /// Ties private dimensions of the operator's tensors (no factor: never cut, like the keys of a
+  /// mask) to dimensions of the same size that have factors; false where nothing changed.
+  bool tie_private(const Operator& op) {
+    std::vector<const std::vector<int>*> own, shared;
+    auto look = [&](const OperandRule& operand, TensorId tensor) {
+      for (std::size_t d = 0; d < operand.dims.size(); ++d)
+        (operand.dims[d].empty() ? own : shared).push_back(&dimensions_[index(tensor)][d]);
+    };
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i] && op.rule->operands[i].present) look(op.rule->operands[i], *op.inputs[i]);
+    }
+    for (std::size_t r = 0; r < op.outputs.size(); ++r) look(op.rule->results[r], op.outputs[r]);
+    bool changed = false;
+    for (const auto* dimension : own) {
+      for (const auto* other : shared) changed = atoms_.tie(*dimension, *other) || changed;
+    }
+    return changed;
+  }
+
   /// Changes sizes around an operator that refused them; false where all have their own already.
   bool relax(std::size_t number) {
     const Operator& op = graph_.operators[number];
+    if (tie_private(op)) return true;
     std::vector<int> parts = stiff_parts(op);
     if (!parts.empty() && !scaled_[number]) {
       scaled_[number] = true;
@@ -328,33 +454,47 @@ class Shrinker {
   }
 
   /// Sizes and positions that stand in attributes.
-  void rewrite_attributes(const Graph& graph, const Operator& before, Operator& op) const {
+  void rewrite_attributes(const Graph& graph, const Operator& before, Operator& op) {
     if (const auto shape = op.attributes.find("shape"); shape != op.attributes.end()) {
       if (std::holds_alternative<std::vector<std::int64_t>>(shape->second))
         shape->second = graph.tensor(op.outputs[0]).shape;
     }
+    const auto number = [&](const char* name) -> std::int64_t* {
+      const auto found = op.attributes.find(name);
+      return found == op.attributes.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+    };
+    for (const auto& [type, attribute, factor] : kSizeAttributes) {
+      if (op.type != type) continue;
+      const auto named = op.rule->names.find(factor);
+      std::int64_t* size = number(attribute);
+      if (size == nullptr || named == op.rule->names.end()) continue;
+      std::vector<int> parts;
+      const auto o = static_cast<std::size_t>(&before - graph_.operators.data());
+      for (const int f : named->second) parts.push_back(factors_[o][static_cast<std::size_t>(f)]);
+      *size = atoms_.now(parts);
+    }
     if (op.inputs.empty() || !op.inputs[0]) return;
+    if (op.type == "MoEDispatch" || op.type == "MoECombine") {
+      if (std::int64_t* top_k = number("top_k")) *top_k = graph.tensor(*op.inputs[1]).shape[1];
+    }
     const Shape& old_shape = graph_.tensor(*before.inputs[0]).shape;
     const Shape& new_shape = graph.tensor(*op.inputs[0]).shape;
     const auto rank = static_cast<std::int64_t>(old_shape.size());
     auto list = [&](const char* name) -> std::vector<std::int64_t>* {
       const auto found = op.attributes.find(name);
       if (found == op.attributes.end()) return nullptr;
+      if (const auto* only = std::get_if<std::int64_t>(&found->second))
+        found->second = std::vector<std::int64_t>{*only};  // one may stand for a list
       return std::get_if<std::vector<std::int64_t>>(&found->second);
     };
     auto dimension = [&](std::int64_t axis) {
       return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
     };
-    auto scaled = [&](std::int64_t position, std::size_t d) {
-      if (d >= old_shape.size() || position > old_shape[d] || position < -old_shape[d])
-        return position;  // "to the end"
-      return position * new_shape[d] / old_shape[d];
-    };
+    if (std::int64_t* turned = number("rotary_embedding_dim"); turned != nullptr && rank == 4)
+      *turned = *turned * new_shape[3] / old_shape[3];
     if (std::vector<std::int64_t>* split = list("split")) {
-      const auto axis = op.attributes.find("axis");
-      const std::int64_t* number =
-          axis == op.attributes.end() ? nullptr : std::get_if<std::int64_t>(&axis->second);
-      const std::size_t d = dimension(number == nullptr ? 0 : *number);
+      const std::int64_t* axis = number("axis");
+      const std::size_t d = dimension(axis == nullptr ? 0 : *axis);
       for (std::size_t r = 0; r < split->size() && r < op.outputs.size(); ++r)
         (*split)[r] = graph.tensor(op.outputs[r]).shape[d];
     }
@@ -363,10 +503,33 @@ class Shrinker {
       const std::vector<std::int64_t>* axes = list("axes");
       for (std::size_t i = 0; i < starts->size(); ++i) {
         const std::size_t d = axes != nullptr && i < axes->size() ? dimension((*axes)[i]) : i;
-        (*starts)[i] = scaled((*starts)[i], d);
-        if (ends != nullptr && i < ends->size()) (*ends)[i] = scaled((*ends)[i], d);
+        if (d >= old_shape.size() || ends == nullptr || i >= ends->size()) continue;
+        scale_range((*starts)[i], (*ends)[i], old_shape[d], new_shape[d]);
       }
     }
+  }
+
+  /// The same share of a dimension of `size` that shrinks to `now`: at least one position where
+  /// there was one, and not from the start what was not.
+  static void scale_range(std::int64_t& start,
+                          std::int64_t& end,
+                          std::int64_t size,
+                          std::int64_t now) {
+    const auto from_start = [&](std::int64_t position) {
+      return position < 0 ? std::max<std::int64_t>(position + size, 0) : position;
+    };
+    const std::int64_t first = from_start(start);
+    const std::int64_t last = std::min(from_start(end), size);
+    if (first >= last || now < 1) {  // nothing, or backwards
+      if (start <= size && start >= -size) start = start * now / size;
+      if (end <= size && end >= -size) end = end * now / size;
+      return;
+    }
+    start = first == 0 ? 0
+                       : std::clamp<std::int64_t>(
+                             first * now / size, 1, std::max<std::int64_t>(now - 1, 1));
+    start = std::min(start, now - 1);
+    end = std::max(last * now / size, start + 1);
   }
 
   /// Equal operators are inferred once.
@@ -400,8 +563,9 @@ class Shrinker {
   const Graph& graph_;
   const std::vector<std::vector<Pieces>>& pieces_;
   Atoms atoms_;
-  std::vector<Dimensions> dimensions_;  ///< per tensor
-  std::map<std::size_t, bool> scaled_;  ///< operators whose stiff parts were divided
+  std::vector<Dimensions> dimensions_;     ///< per tensor
+  std::vector<std::vector<int>> factors_;  ///< per operator and factor of its rule
+  std::map<std::size_t, bool> scaled_;     ///< operators whose stiff parts were divided
   std::map<const Rule*, std::vector<std::pair<OperatorSpec, TypedOperator>>> typed_;
 };
 
