@@ -272,6 +272,28 @@ Result<DType> result_type(const OperatorSpec& spec, ResultType how) {
   return DType::kFp32;
 }
 
+/// The exchanges that a user's rule implies: one number per row for a statistic, and again for its
+/// gradient if a result keeps the rows; for the gradient of a maximum or minimum the value and how
+/// many share it, for that of a product the product.
+void count_statistics(Rule& rule) {
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    const Factor& factor = rule.factors[f];
+    if (factor.kind == FactorKind::kStatistic) {
+      rule.statistic_forward = 1;
+      const auto kept = [&](const OperandRule& result) {
+        return std::any_of(result.dims.begin(), result.dims.end(), [&](const auto& dim) {
+          return std::find(dim.begin(), dim.end(), static_cast<int>(f)) != dim.end();
+        });
+      };
+      if (std::any_of(rule.results.begin(), rule.results.end(), kept))
+        rule.statistic_backward = std::max(rule.statistic_backward, 1);
+    } else if (factor.kind == FactorKind::kReduction && factor.reduction != Reduction::kSum) {
+      rule.statistic_backward =
+          std::max(rule.statistic_backward, factor.reduction == Reduction::kProd ? 1 : 2);
+    }
+  }
+}
+
 Result<Rule> rule_of(const OperatorSpec& spec, const OperatorRow* row) {
   if (row == nullptr) {
     const std::string text =
@@ -280,7 +302,9 @@ Result<Rule> rule_of(const OperatorSpec& spec, const OperatorRow* row) {
             : spec.rule + (spec.rule.find(';') == std::string::npos ? " ; flops:(" : " flops:(") +
                   spec.flops + ")";
     auto rule = rule_from_text(spec, text);
-    if (rule) rule->family = family_of(*rule);
+    if (!rule) return rule;
+    rule->family = family_of(*rule);
+    count_statistics(*rule);
     return rule;
   }
   auto rule = row->make != nullptr ? row->make(spec) : rule_from_text(spec, std::string(row->rule));

@@ -559,12 +559,9 @@ class Verifier {
   Outcome find_strategies() {
     for (std::size_t o = 0; o < graph_.operators.size(); ++o) {
       const Operator& op = graph_.operators[o];
-      if (!can_execute(op.type)) {
-        return stop({ErrorCode::kUnsupported,
-                     "",
-                     "operator \"" + op.name + "\" of type " + op.type +
-                         " has no meaning that could be executed"});
-      }
+      if (auto can = can_execute(op.type, *op.rule); !can)
+        return stop(
+            {ErrorCode::kUnsupported, "", "operator \"" + op.name + "\": " + can.error().message});
       auto& single = single_info_of_[op.rule.get()];
       if (!single) single = std::make_shared<OperatorInfo>(op.rule, std::vector<std::int64_t>{});
       auto candidates = strategies_of(full_, o, meshes_->full(), full_info_of_);

@@ -87,10 +87,8 @@ Result<OperatorExecution> OperatorExecution::forward(
     std::shared_ptr<const OperatorInfo> info,
     const Strategy& strategy,
     const std::vector<std::optional<DeviceTensors>>& operands) {
-  const Meaning meaning = find_meaning(call.type);
-  if (meaning == nullptr)
-    return fail(
-        ErrorCode::kUnsupported, "", "operators of type \"" + call.type + "\" cannot be executed");
+  if (auto can = can_execute(call.type, info->rule()); !can) return fail(can.error());
+  const Meaning meaning = find_meaning(call.type, info->rule());
   auto state = std::make_unique<State>(std::move(call), std::move(info), strategy);
   const Rule& rule = state->info->rule();
   DeviceTape& tape = state->tape;
@@ -197,7 +195,5 @@ OperatorCall operator_call(const Graph& graph, OperatorId id, std::uint64_t seed
   }
   return call;
 }
-
-bool can_execute(const std::string& type) { return find_meaning(type) != nullptr; }
 
 }  // namespace meshplan

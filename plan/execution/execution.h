@@ -79,7 +79,8 @@ class OperatorExecution {
   std::unique_ptr<State> state_;
 };
 
-/// Whether operators of this type can be executed.
-bool can_execute(const std::string& type);
+/// Whether operators of this type and rule can be executed: built-in ones mean what their page
+/// says, others some function that has their rule. Errors: kUnsupported with the reason.
+Result<void> can_execute(const std::string& type, const Rule& rule);
 
 }  // namespace meshplan

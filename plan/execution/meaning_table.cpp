@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <map>
 
+#include "graph/operator_table.h"
 #include "plan/execution/ops/meanings.h"
 
 namespace meshplan {
 
-Meaning find_meaning(const std::string& type) {
+namespace {
+
+Meaning built_in_meaning(const std::string& type) {
   static const std::map<std::string_view, Meaning> kRows = [] {
     std::map<std::string_view, Meaning> rows;
     for (const std::span<const MeaningRow> family : {attention_meanings(),
@@ -27,6 +31,26 @@ Meaning find_meaning(const std::string& type) {
   }();
   const auto found = kRows.find(type);
   return found == kRows.end() ? nullptr : found->second;
+}
+
+bool is_built_in(const std::string& type) {
+  const auto types = operator_types();
+  return std::binary_search(types.begin(), types.end(), type);
+}
+
+}  // namespace
+
+Meaning find_meaning(const std::string& type, const Rule& rule) {
+  if (is_built_in(type)) return built_in_meaning(type);
+  return no_meaning(rule) ? nullptr : meaning_by_rule;
+}
+
+Result<void> can_execute(const std::string& type, const Rule& rule) {
+  if (find_meaning(type, rule) != nullptr) return {};
+  return fail(ErrorCode::kUnsupported,
+              "",
+              "operators of type \"" + type + "\" cannot be executed" +
+                  (is_built_in(type) ? std::string() : ": " + *no_meaning(rule)));
 }
 
 }  // namespace meshplan

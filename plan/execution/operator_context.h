@@ -98,7 +98,8 @@ class OperatorContext {
 /// The results of an operator on all devices.
 using Meaning = std::vector<Var> (*)(const OperatorContext&);
 
-/// nullptr for a type without a meaning.
-Meaning find_meaning(const std::string& type);
+/// That of the type; of a type that is not built in, by its rule. nullptr where there is none
+/// (can_execute has the reason).
+Meaning find_meaning(const std::string& type, const Rule& rule);
 
 }  // namespace meshplan

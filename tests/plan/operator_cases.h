@@ -65,6 +65,10 @@ class CaseBuilder {
   CaseBuilder& number(const std::string& name, double value) {
     return attribute(name, Attribute(value));
   }
+  CaseBuilder& rule(const std::string& text) {
+    case_.spec.rule = text;
+    return *this;
+  }
   CaseBuilder& outputs(int count) {
     case_.spec.output_count = count;
     return *this;
@@ -956,6 +960,58 @@ inline void add_others(std::map<std::string, CaseMaker>& cases) {
   };
 }
 
+// --- of the user's own ---------------------------------------------------------------------------
+
+/// One rule of every kind; what such an operator does follows from it.
+inline void add_custom(std::map<std::string, CaseMaker>& cases) {
+  cases["Custom"] = [](Random& random) {
+    struct Row {
+      std::string rule;
+      std::vector<Shape> operands;
+      int results = 1;
+    };
+    const std::vector<Row> rows = {
+        {"x.. -> x..", {{4, 6}}},
+        {"b s h, h f -> b s f ; sum:h lin:x|y", {{4, 6, 4}, {4, 6}}},
+        {"b s h, h f -> b s f ; sum:h", {{4, 6, 4}, {4, 6}}},
+        {"b s h, h f, f -> b s f ; sum:h lin:x|y add:z", {{2, 6, 4}, {4, 6}, {6}}},
+        {"b k, k, b -> b ; sum:k lin:x+y", {{6, 4}, {4}, {6}}},
+        {"~x.., ~x.. -> x.. ; lin:x+y", {{4, 1, 6}, {6, 6}}},
+        {"a b, b, a -> a b ; lin:x+z add:z", {{4, 6}, {6}, {4}}},
+        {"b (g q) e, b g e -> b (g q)  ; whole:e", {{4, 12, 2}, {4, 4, 2}}},
+        {"b n -> b ; max:n", {{4, 12}}},
+        {"b n, n -> b ; min:n", {{4, 12}, {12}}},
+        {"b c n -> n b ; prod:c", {{4, 6, 2}}},
+        {"b n -> b n ; stat:n", {{4, 12}}},
+        {"b n h, h -> b h n ; stat:h saves:x,y", {{2, 4, 6}, {6}}},
+        {"b n -> b n ; stat:n lin:x", {{4, 12}}},
+        {"b n -> b ; stat:n", {{4, 12}}},
+        {"b n, b -> b n, b ; stat:n", {{4, 12}, {4}}, 2},
+        {"b t c, c f -> b t f ; shift:t(3) sum:c lin:x|y", {{2, 12, 4}, {4, 2}}},
+        {"b t u -> b u t ; shift:t(4,2,1,1) shift:u(3,1,2,0) lin:x", {{2, 24, 12}}},
+        {"b s e, b t e, b t f -> b s f ; ring:t=s whole:e,f", {{2, 6, 2}, {2, 12, 2}, {2, 12, 4}}},
+        {"b n f, f -> b n, b n f, b f ; sum:n", {{4, 6, 2}, {2}}, 3},
+        {"a b . -> b a . ; whole:a", {{4, 6, 3}}},
+        {"b s, b -> b s, b", {{4, 6}, {4}}, 2},
+    };
+    std::vector<OperatorCase> made;
+    for (const Row& row : rows) {
+      CaseBuilder builder("Custom", random);
+      builder.rule(row.rule).outputs(row.results);
+      for (const Shape& shape : row.operands) builder.operand(shape);
+      made.push_back(builder.done());
+    }
+    // whole numbers, say positions, and an operand that is left out
+    made.push_back(CaseBuilder("Custom", random)
+                       .rule("b s h, s, h? -> b s h ; lin:x")
+                       .operand({2, 6, 4})
+                       .operand({6}, whole_below(1000))
+                       .omitted()
+                       .done());
+    return made;
+  };
+}
+
 inline const std::map<std::string, CaseMaker>& operator_cases() {
   static const std::map<std::string, CaseMaker> kCases = [] {
     std::map<std::string, CaseMaker> cases;
@@ -970,6 +1026,7 @@ inline const std::map<std::string, CaseMaker>& operator_cases() {
     add_windows(cases);
     add_more_norms(cases);
     add_others(cases);
+    add_custom(cases);
     return cases;
   }();
   return kCases;

@@ -156,7 +156,8 @@ TEST_CASE("every way to spoil a rule is found by the numbers") {
       if (!typed) FAIL(type << ": " << typed.error().message);
       auto whole = run_whole(c, *typed, random);
       if (!whole) FAIL(type << ": " << whole.error().message);
-      std::vector<Mutant> mutants = spoilt(*typed->rule);
+      // what a user's operator does follows from its rule: another rule is another operator
+      std::vector<Mutant> mutants = type == "Custom" ? std::vector<Mutant>() : spoilt(*typed->rule);
       for (Mutant& mutant : misread(*typed->rule)) mutants.push_back(std::move(mutant));
       for (const Mutant& mutant : mutants) {
         const auto caught = found(c, *typed, *whole, mutant, random);

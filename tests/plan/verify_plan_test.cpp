@@ -217,6 +217,77 @@ TEST_CASE("every broken plan is found") {
   }
 }
 
+/// Operators that only their rules describe, of every kind that a plan treats in its own way.
+PlannedCase own_operators() {
+  PlannedCase wanted;
+  wanted.name = "operators of the user's own";
+  wanted.mesh = {{2, 4}, {"dp", "tp"}};
+  wanted.graph_text = R"json({"schema": "meshplan.graph/1.0",
+    "operator_types": {
+      "Mix": {"rule": "b s h, h f -> b s f ; sum:h lin:x|y", "flops": "2*b*s*h*f"},
+      "Scale": {"rule": "b s h, h -> b s h ; stat:h"},
+      "Look": {"rule": "b s h, b t h, b t h -> b s h ; ring:t=s whole:h"}},
+    "tensors": {
+      "x": {"shape": [64, 256, 512], "dtype": "bf16", "role": "input"},
+      "scale": {"shape": [512], "dtype": "bf16", "role": "parameter"},
+      "w1": {"shape": [512, 4096], "dtype": "bf16", "role": "parameter"},
+      "w2": {"shape": [4096, 512], "dtype": "bf16", "role": "parameter"},
+      "w3": {"shape": [512, 512], "dtype": "bf16", "role": "parameter"},
+      "loss": {"role": "loss"}},
+    "operators": [
+      {"name": "scaled", "type": "Scale", "inputs": ["x", "scale"], "outputs": ["scaled"]},
+      {"name": "up", "type": "Mix", "inputs": ["scaled", "w1"], "outputs": ["up"]},
+      {"name": "bend", "type": "Custom", "rule": "x.. -> x..", "inputs": ["up"],
+       "outputs": ["bend"]},
+      {"name": "down", "type": "Mix", "inputs": ["bend", "w2"], "outputs": ["down"]},
+      {"name": "query", "type": "Mix", "inputs": ["down", "w3"], "outputs": ["query"]},
+      {"name": "look", "type": "Look", "inputs": ["query", "down", "down"], "outputs": ["look"]},
+      {"name": "loss", "type": "ReduceSum", "inputs": ["look"], "outputs": ["loss"],
+       "attributes": {"keepdims": 0}}]})json";
+  return wanted;
+}
+
+TEST_CASE("plans of operators of the user's own are run by their rules, broken ones are found") {
+  PlannedCase one = own_operators();
+  std::map<std::string, int> found;
+  for (const std::int64_t batch : {std::int64_t{64}, std::int64_t{1}}) {
+    // with one sequence, tensors are cut otherwise
+    PlannedCase wanted = one;
+    const std::string from = "[64, 256, 512]";
+    wanted.graph_text.replace(
+        wanted.graph_text.find(from), from.size(), "[" + std::to_string(batch) + ", 256, 512]");
+    const Planned planned = plan_case(wanted);
+    const Result<VerifyReport> report = verify_plan(planned.plan, planned.graph);
+    REQUIRE(told(report) == "");
+    CHECK(report->operators == 14);
+    for (const Mutation& mutation : mutations()) {
+      for (int n = 0; n < 12; ++n) {
+        Plan broken = planned.plan;
+        if (!mutation.apply(broken, n)) break;
+        if (broken == planned.plan) continue;
+        INFO("batch " << batch << ": " << mutation.name << ", place " << n);
+        CHECK(told(verify_plan(broken, planned.graph)) != "");
+        ++found[mutation.name];
+      }
+    }
+  }
+  CHECK(found["a gradient is not reduced"] > 0);
+  CHECK(found["a forward redistribution is left out"] > 0);
+  CHECK(found["a reduction takes the maximum"] > 0);
+  CHECK(found["an operand is said to lie otherwise"] > 0);
+}
+
+TEST_CASE("a run that would take too much memory is refused before it starts") {
+  const Planned planned = plan_case(PlannedCase{});
+  VerifyOptions options;
+  options.memory_limit = 1000;
+  const Result<VerifyReport> report = verify_plan(planned.plan, planned.graph, options);
+  REQUIRE_FALSE(report);
+  CHECK(report.error().code == ErrorCode::kUnsupported);
+  CHECK(report.error().message.find("running the plan would take about ") == 0);
+  CHECK(report.error().message.find("does not get smaller than [") != std::string::npos);
+}
+
 TEST_CASE("what cannot be run is said") {
   const Planned planned = plan_case(PlannedCase{});
   Plan broken = planned.plan;

@@ -13,7 +13,6 @@ namespace meshplan {
 namespace {
 
 using Results = std::vector<Var>;
-using Gradients = std::vector<std::optional<DenseTensor>>;
 
 /// The dimensions that are reduced, the axes that cut them, and how many elements they have.
 struct Over {
@@ -54,80 +53,6 @@ Results finish(const OperatorContext& cx, Var y) { return {reshape(y, cx.local_r
 
 Var total(const OperatorContext& cx, const Over& o) { return sum(cx.operand(0), o.dims); }
 
-/// The extreme of the shard. The backward finds out the extreme of all shards and how many elements
-/// share it: an element has its part of the gradient, whichever shard it is in.
-Var partial_extreme(const OperatorContext& cx, const Over& o, bool largest) {
-  const Var x = cx.operand(0);
-  const Var local = extreme(stop(x), o.dims, largest);
-  if (!local.valid()) return local;
-  DeviceTape& tape = cx.tape;
-  return tape.step(
-      local.value(), {x}, x.varying(), [x, local, o, largest, &tape](const DenseTensor& g) {
-        DenseTensor best = local.value();
-        if (o.axes != 0)
-          best = tape.all_reduced(best, o.axes, largest ? Reduction::kMax : Reduction::kMin, true);
-        const Var same = map2(stop(x), tape.step(best, x.varying()), [](double a, double b) {
-          return a == b ? 1.0 : 0.0;
-        });
-        DenseTensor count = sum(same, o.dims).value();
-        if (o.axes != 0) count = tape.all_reduced(count, o.axes, Reduction::kSum, true);
-        const Var share = map2(tape.step(g, x.varying()),
-                               tape.step(count, x.varying()),
-                               [](double a, double b) { return a / b; });
-        return Gradients{(same * share).value()};
-      });
-}
-
-/// The product of the shard; the gradient of an element is the product of all others.
-Var partial_product(const OperatorContext& cx, const Over& o) {
-  const Var x = cx.operand(0);
-  if (!x.valid()) return x;
-  DeviceTape& tape = cx.tape;
-  // [..., reduced] as rows of one dimension
-  std::vector<std::size_t> order;
-  for (std::size_t d = 0; d < x.shape().size(); ++d) {
-    if (std::find(o.dims.begin(), o.dims.end(), d) == o.dims.end()) order.push_back(d);
-  }
-  order.insert(order.end(), o.dims.begin(), o.dims.end());
-  std::int64_t width = 1;
-  for (const std::size_t d : o.dims) width *= x.shape()[d];
-  const std::int64_t rows = element_count(x.shape()) / width;
-  const Var flat = reshape(permute(x, order), {rows, width});
-  DenseTensor product = DenseTensor::filled({tape.devices(), rows, 1}, 1.0);
-  const auto n = static_cast<std::size_t>(width);
-  for (std::size_t i = 0; i < flat.value().values.size(); ++i)
-    product.values[i / n] *= flat.value().values[i];
-  const Var result = tape.step(
-      product, {flat}, flat.varying(), [flat, product, n, o, &tape](const DenseTensor& g) {
-        // the products of the other shards, one exchange of a number per row
-        DenseTensor others = DenseTensor::filled(product.shape, 1.0);
-        if (o.axes != 0) {
-          const std::size_t size = product.values.size() / static_cast<std::size_t>(tape.devices());
-          for (const std::vector<std::int64_t>& group : tape.groups(o.axes)) {
-            for (const std::int64_t device : group) {
-              for (const std::int64_t other : group) {
-                for (std::size_t i = 0; i < size && other != device; ++i)
-                  others.values[static_cast<std::size_t>(device) * size + i] *=
-                      product.values[static_cast<std::size_t>(other) * size + i];
-              }
-            }
-          }
-          tape.record({Collective::kAllReduce, o.axes, true, 1, static_cast<std::int64_t>(size)});
-        }
-        DenseTensor gradient = DenseTensor::filled(flat.value().shape, 0.0);
-        for (std::size_t row = 0; row < product.values.size(); ++row) {
-          for (std::size_t i = 0; i < n; ++i) {
-            double rest = others.values[row];
-            for (std::size_t j = 0; j < n; ++j)
-              rest *= j == i ? 1.0 : flat.value().values[row * n + j];
-            gradient.values[row * n + i] = g.values[row] * rest;
-          }
-        }
-        return Gradients{std::move(gradient)};
-      });
-  return result;
-}
-
 Var log_sum_exp(const OperatorContext& cx, const Over& o) {
   const Var largest =
       all_reduce(extreme(stop(cx.operand(0)), o.dims, true), o.axes, Reduction::kMax);
@@ -158,9 +83,9 @@ Results reduce(const OperatorContext& cx) {
   if (type == "ReduceLogSum") return finish(cx, log(combined(x)));
   if (type == "ReduceLogSumExp") return finish(cx, log_sum_exp(cx, o));
   if (type == "ReduceMax" || type == "GlobalMaxPool")
-    return finish(cx, partial_extreme(cx, o, true));
-  if (type == "ReduceMin") return finish(cx, partial_extreme(cx, o, false));
-  if (type == "ReduceProd") return finish(cx, partial_product(cx, o));
+    return finish(cx, partial_extreme(x, o.dims, o.axes, true));
+  if (type == "ReduceMin") return finish(cx, partial_extreme(x, o.dims, o.axes, false));
+  if (type == "ReduceProd") return finish(cx, partial_product(x, o.dims, o.axes));
   if (type == "ReduceVariance") return finish(cx, variance(cx, o));
   if (type == "GlobalLpPool") {
     const auto p = static_cast<double>(cx.integer("p", 2));
