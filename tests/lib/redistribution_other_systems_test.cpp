@@ -3,6 +3,7 @@
 // and costs no more than what it replaces.
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,33 @@ const PriceOfDeviceMesh kPrice = [](const DeviceMesh& mesh) -> Result<Collective
   if (!model) return fail(model.error());
   return CollectivePrice([model = *model](const CollectiveCall& call) { return model.time(call); });
 };
+
+TEST_CASE("every case that is not replayed gives its reason, and they are few") {
+  const auto read = [](const std::string& name) {
+    std::ifstream file(std::string(MESHPLAN_TEST_DATA) + "/" + name);
+    return json::parse(file);
+  };
+  std::set<std::string> replayed;
+  for (const char* name : {"redistribution_other_systems.json", "operator_strategy_cases.json"}) {
+    for (const json& one : read(name)) replayed.insert(one.at("id").get<std::string>());
+  }
+  std::set<std::string> ids;
+  for (const json& area : read("redistribution_skipped_cases.json")) {
+    INFO(area.at("area"));
+    const json& skipped = area.at("skipped");
+    CHECK(10 * skipped.size() <= area.at("cases").get<std::size_t>());
+    for (const json& one : skipped) {
+      const auto id = one.at("id").get<std::string>();
+      INFO(id);
+      CHECK(ids.insert(id).second);
+      CHECK_FALSE(replayed.contains(id));
+      CHECK(one.at("reason").get<std::string>().size() > 20);
+      // it cannot be written down here
+      CHECK_FALSE(parse_placements(one.at("refused").get<std::string>()).has_value());
+    }
+  }
+  CHECK(ids.size() == 1);
+}
 
 }  // namespace
 
