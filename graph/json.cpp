@@ -4,6 +4,7 @@
 #include "graph/json.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -21,20 +22,23 @@ namespace meshplan {
 class JsonTree {
  public:
   struct Text {
-    std::size_t begin = 0;
-    std::size_t size = 0;
+    std::uint32_t begin = 0;
+    std::uint32_t size = 0;
   };
   enum class Number : std::uint8_t { kSigned, kUnsigned, kBeyond64Bits, kReal };
+  /// Documents are read into many of them: what no kind needs at once shares its place.
   struct Node {
     JsonKind kind = JsonKind::kNull;
     Number number = Number::kReal;
     bool flag = false;
     std::uint32_t parent = 0;
     std::uint32_t position = 0;  ///< among the parent's children
-    std::size_t first = 0;       ///< containers: into children; strings: into arena
-    std::size_t count = 0;       ///< containers: children; strings: bytes
-    std::int64_t integer = 0;    ///< the bits of an unsigned one too
-    double real = 0.0;
+    std::uint32_t count = 0;     ///< containers: children; strings: bytes
+    union {
+      std::uint64_t first = 0;  ///< containers: into children; strings: into arena
+      std::int64_t integer;     ///< Number::kSigned, kUnsigned (its bits)
+      double real;              ///< Number::kBeyond64Bits, kReal
+    };
   };
   struct Child {
     std::uint32_t node = 0;
@@ -53,6 +57,9 @@ class JsonTree {
 
   std::string_view view(Text text) const {
     return std::string_view(arena).substr(text.begin, text.size);
+  }
+  std::string_view text(const Node& string) const {
+    return std::string_view(arena).substr(string.first, string.count);
   }
   std::string_view key(const Node& object, std::size_t i) const {
     return view(children[object.first + i].key);
@@ -121,36 +128,35 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
 
   const std::optional<Error>& error() const { return error_; }
 
-  bool null() override { return add(JsonKind::kNull).has_value(); }
+  bool null() override {
+    add(JsonKind::kNull);
+    return true;
+  }
   bool boolean(bool flag) override {
-    const auto node = add(JsonKind::kBool);
-    if (node) tree_.nodes[*node].flag = flag;
-    return node.has_value();
+    add(JsonKind::kBool).flag = flag;
+    return true;
   }
   bool number_integer(number_integer_t number) override {
-    return add_integer(JsonTree::Number::kSigned, number, static_cast<double>(number));
+    return add_integer(JsonTree::Number::kSigned, number);
   }
   bool number_unsigned(number_unsigned_t number) override {
     const bool fits =
         number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     return add_integer(fits ? JsonTree::Number::kSigned : JsonTree::Number::kUnsigned,
-                       static_cast<std::int64_t>(number),
-                       static_cast<double>(number));
+                       static_cast<std::int64_t>(number));
   }
   bool number_float(number_float_t number, const string_t& text) override {
-    if (text.find_first_of(".eE") == std::string::npos) {
-      return add_integer(JsonTree::Number::kBeyond64Bits, 0, number);
-    }
-    const auto node = add(JsonKind::kNumber);
-    if (node) tree_.nodes[*node].real = number;
-    return node.has_value();
+    const bool integer = text.find_first_of(".eE") == std::string::npos;
+    JsonTree::Node& node = add(integer ? JsonKind::kInteger : JsonKind::kNumber);
+    if (integer) node.number = JsonTree::Number::kBeyond64Bits;
+    node.real = number;
+    return true;
   }
   bool string(string_t& text) override {
     const JsonTree::Text stored = store(text);
-    const auto node = add(JsonKind::kString);
-    if (!node) return false;
-    tree_.nodes[*node].first = stored.begin;
-    tree_.nodes[*node].count = stored.size;
+    JsonTree::Node& node = add(JsonKind::kString);
+    node.first = stored.begin;
+    node.count = stored.size;
     return true;
   }
   bool binary(binary_t& /*bytes*/) override { return false; }
@@ -183,34 +189,28 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   };
 
   JsonTree::Text store(const std::string& text) {
-    const JsonTree::Text stored{tree_.arena.size(), text.size()};
+    const JsonTree::Text stored{static_cast<std::uint32_t>(tree_.arena.size()),
+                                static_cast<std::uint32_t>(text.size())};
     tree_.arena += text;
     return stored;
   }
 
-  std::optional<std::uint32_t> add(JsonKind kind) {
-    if (tree_.nodes.size() >= std::numeric_limits<std::uint32_t>::max()) {
-      error_ = Error{ErrorCode::kInput, tree_.file, "holds more than 4294967295 values"};
-      return std::nullopt;
-    }
+  JsonTree::Node& add(JsonKind kind) {
     const auto id = static_cast<std::uint32_t>(tree_.nodes.size());
-    JsonTree::Node node;
+    JsonTree::Node& node = tree_.nodes.emplace_back();
     node.kind = kind;
     if (!open_.empty()) {
       node.parent = open_.back().node;
       node.position = static_cast<std::uint32_t>(pending_.size() - open_.back().first_pending);
       pending_.push_back({id, key_});
     }
-    tree_.nodes.push_back(node);
-    return id;
+    return node;
   }
 
-  bool add_integer(JsonTree::Number number, std::int64_t integer, double real) {
-    const auto node = add(JsonKind::kInteger);
-    if (!node) return false;
-    tree_.nodes[*node].number = number;
-    tree_.nodes[*node].integer = integer;
-    tree_.nodes[*node].real = real;
+  bool add_integer(JsonTree::Number number, std::int64_t integer) {
+    JsonTree::Node& node = add(JsonKind::kInteger);
+    node.number = number;
+    node.integer = integer;
     return true;
   }
 
@@ -222,9 +222,8 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
                          std::to_string(JsonDocument::kMaxDepth) + " deep"};
       return false;
     }
-    const auto node = add(kind);
-    if (!node) return false;
-    open_.push_back({*node, pending_.size()});
+    add(kind);
+    open_.push_back({static_cast<std::uint32_t>(tree_.nodes.size() - 1), pending_.size()});
     return true;
   }
 
@@ -234,7 +233,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     open_.pop_back();
     JsonTree::Node& node = tree_.nodes[done.node];
     node.first = tree_.children.size();
-    node.count = pending_.size() - done.first_pending;
+    node.count = static_cast<std::uint32_t>(pending_.size() - done.first_pending);
     const auto begin = pending_.begin() + static_cast<std::ptrdiff_t>(done.first_pending);
     tree_.children.insert(tree_.children.end(), begin, pending_.end());
     pending_.erase(begin, pending_.end());
@@ -242,31 +241,39 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool index_keys(const JsonTree::Node& object, std::uint32_t id) {
-    std::vector<std::uint32_t> order(object.count);
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::uint32_t>(i);
-    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      const int compared = tree_.key(object, a).compare(tree_.key(object, b));
-      return compared != 0 ? compared < 0 : a < b;
-    });
-    std::optional<std::uint32_t> twice;
-    for (std::size_t i = 1; i < order.size(); ++i) {
-      if (tree_.key(object, order[i - 1]) != tree_.key(object, order[i])) continue;
-      if (!twice || order[i] < *twice) twice = order[i];
-    }
-    if (twice) {
-      const std::string_view key = tree_.key(object, *twice);
-      error_ = Error{ErrorCode::kDuplicate,
-                     tree_.file + ": " + path(id) + "/" + json_pointer_part(key),
-                     "the key " + short_quote(key) + " stands twice in one object"};
-      return false;
-    }
-    if (object.count > JsonTree::kFewMembers) {
-      tree_.sorted.resize(object.first + object.count);
-      std::copy(order.begin(),
-                order.end(),
-                tree_.sorted.begin() + static_cast<std::ptrdiff_t>(object.first));
+    return object.count <= JsonTree::kFewMembers ? compare_keys(object, id) : sort_keys(object, id);
+  }
+
+  bool compare_keys(const JsonTree::Node& object, std::uint32_t id) {
+    for (std::uint32_t i = 1; i < object.count; ++i) {
+      const std::string_view key = tree_.key(object, i);
+      for (std::uint32_t before = 0; before < i; ++before) {
+        if (tree_.key(object, before) == key) return refuse_twice(key, id);
+      }
     }
     return true;
+  }
+
+  bool sort_keys(const JsonTree::Node& object, std::uint32_t id) {
+    std::vector<std::pair<std::string_view, std::uint32_t>> order(object.count);
+    for (std::uint32_t i = 0; i < object.count; ++i) order[i] = {tree_.key(object, i), i};
+    std::sort(order.begin(), order.end());
+    std::optional<std::uint32_t> twice;
+    for (std::size_t i = 1; i < order.size(); ++i) {
+      if (order[i - 1].first != order[i].first) continue;
+      if (!twice || order[i].second < *twice) twice = order[i].second;
+    }
+    if (twice) return refuse_twice(tree_.key(object, *twice), id);
+    tree_.sorted.resize(object.first + object.count);
+    for (std::size_t i = 0; i < order.size(); ++i) tree_.sorted[object.first + i] = order[i].second;
+    return true;
+  }
+
+  bool refuse_twice(std::string_view key, std::uint32_t id) {
+    error_ = Error{ErrorCode::kDuplicate,
+                   tree_.file + ": " + path(id) + "/" + json_pointer_part(key),
+                   "the key " + short_quote(key) + " stands twice in one object"};
+    return false;
   }
 
   /// The pointer of a container whose ancestors are still open (their children are pending).
@@ -337,6 +344,10 @@ const char* json_kind_name(JsonKind kind) {
 Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string file) {
   auto tree = std::make_shared<JsonTree>();
   tree->file = std::move(file);
+  if (text.size() > std::numeric_limits<std::uint32_t>::max()) {
+    return fail(ErrorCode::kInput, tree->file, "holds more than 4294967295 bytes");
+  }
+  tree->arena.reserve(text.size());
   if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);  // a byte order mark is harmless
   TreeBuilder builder(*tree, text);
   bool done = false;
@@ -362,8 +373,7 @@ Unexpected<Error> JsonCursor::error(ErrorCode code, std::string message) const {
 Unexpected<Error> JsonCursor::wrong_kind(const char* expected) const {
   std::string found = json_kind_name(kind());
   const JsonTree::Node& node = tree_->nodes[node_];
-  if (kind() == JsonKind::kString)
-    found += " " + short_quote(tree_->view({node.first, node.count}));
+  if (kind() == JsonKind::kString) found += " " + short_quote(tree_->text(node));
   if (kind() == JsonKind::kNumber) found += " " + json_number(node.real);
   if (kind() == JsonKind::kBool) found = node.flag ? "true" : "false";
   return error(ErrorCode::kType, std::string("expected ") + expected + ", found " + found);
@@ -409,7 +419,17 @@ Result<std::uint64_t> JsonCursor::as_uint64() const {
 
 Result<double> JsonCursor::as_double() const {
   if (auto ok = expect(JsonKind::kNumber); !ok) return fail(ok.error());
-  return tree_->nodes[node_].real;
+  const JsonTree::Node& node = tree_->nodes[node_];
+  switch (node.number) {
+    case JsonTree::Number::kSigned:
+      return static_cast<double>(node.integer);
+    case JsonTree::Number::kUnsigned:
+      return static_cast<double>(static_cast<std::uint64_t>(node.integer));
+    case JsonTree::Number::kBeyond64Bits:
+    case JsonTree::Number::kReal:
+      break;
+  }
+  return node.real;
 }
 
 Result<bool> JsonCursor::as_bool() const {
@@ -420,7 +440,7 @@ Result<bool> JsonCursor::as_bool() const {
 Result<std::string_view> JsonCursor::as_string() const {
   if (auto ok = expect(JsonKind::kString); !ok) return fail(ok.error());
   const JsonTree::Node& node = tree_->nodes[node_];
-  return tree_->view({node.first, node.count});
+  return tree_->text(node);
 }
 
 Result<std::vector<JsonCursor>> JsonCursor::as_array() const {
@@ -594,15 +614,19 @@ std::size_t utf8_length(std::string_view text) {
   return 0;
 }
 
+/// Characters that stand in a JSON text as they are.
+constexpr std::array<bool, 256> kPlain = [] {
+  std::array<bool, 256> plain{};
+  for (std::size_t c = 0x20; c < 0x7F; ++c) plain[c] = c != '"' && c != '\\';
+  return plain;
+}();
+
 void append_quoted(std::string& quoted, std::string_view text) {
   quoted += '"';
   while (!text.empty()) {
     std::size_t plain = 0;
-    while (plain < text.size() && text[plain] >= 0x20 && text[plain] < 0x7F && text[plain] != '"' &&
-           text[plain] != '\\') {
-      ++plain;
-    }
-    quoted += text.substr(0, plain);
+    while (plain < text.size() && kPlain[static_cast<unsigned char>(text[plain])]) ++plain;
+    quoted.append(text.data(), plain);
     text.remove_prefix(plain);
     if (text.empty()) break;
     const char c = text.front();

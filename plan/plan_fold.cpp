@@ -61,12 +61,15 @@ void scan(std::string_view text,
           std::vector<Position>& positions,
           std::vector<Number>& numbers) {
   for (std::size_t i = 0; i < text.size();) {
-    if (!is_digit(text[i])) {
-      if (is_mark(text[i])) literal += kQuote;
-      literal += text[i++];
+    std::size_t end = i;
+    while (end < text.size() && !is_digit(text[end]) && !is_mark(text[end])) ++end;
+    literal.append(text.data() + i, end - i);
+    i = end;
+    if (i == text.size()) break;
+    if (is_mark(text[i])) {
+      literal += {kQuote, text[i++]};
       continue;
     }
-    std::size_t end = i;
     while (end < text.size() && is_digit(text[end])) ++end;
     const std::string_view digits = text.substr(i, end - i);
     if (digits.size() > kMostDigits || (digits.size() > 1 && digits.front() == '0')) {

@@ -7,11 +7,14 @@
 #include <initializer_list>
 #include <limits>
 #include <span>
+#include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
 #include "graph/json.h"
 #include "lib/nearest_name.h"
+#include "plan/body_writer.h"
 #include "plan/plan_fold.h"
 
 namespace meshplan {
@@ -48,15 +51,33 @@ void visit_texts(const Entry& entry, Visit visit) {
 
 constexpr auto kOneLine = JsonWriter::kOneLine;
 
-/// Writes the values of a plan; everything below the document's own keys stands on one line.
+/// Writes the values of a plan; everything below the document's own keys stands on one line. Into a
+/// BodyWriter go the bodies of entries: everything but the texts that visit_texts() visits.
+template <class Writer>
 class PlanWriter {
  public:
-  explicit PlanWriter(JsonWriter& writer) : writer_(writer) {}
+  static constexpr bool kBodies = std::is_same_v<Writer, BodyWriter>;
+
+  explicit PlanWriter(Writer& writer) : writer_(writer) {}
 
   void write(const Placements& placements) {
     writer_.begin_array(kOneLine);
-    for (const Placement& placement : placements) writer_.value(to_string(placement));
+    for (const Placement& placement : placements) {
+      if constexpr (kBodies) {
+        writer_.value(placement);
+      } else {
+        writer_.value(to_string(placement));
+      }
+    }
     writer_.end_array();
+  }
+
+  void write_name(const std::string& name) {
+    if constexpr (!kBodies) writer_.value(name);
+  }
+  void write_name(std::string_view key, const std::string& name) {
+    writer_.key(key);
+    write_name(name);
   }
 
   void write(Seconds time) { writer_.value(time.value); }
@@ -186,7 +207,10 @@ class PlanWriter {
   void write(const PlanSaved& saved) {
     writer_.begin_object(kOneLine);
     write_member("placements", saved.placements);
-    write_member("for", saved.readers);
+    writer_.key("for");
+    writer_.begin_array(kOneLine);
+    for (const std::string& reader : saved.readers) write_name(reader);
+    writer_.end_array();
     writer_.member("backward", saved_name(saved.backward));
     writer_.end_object();
   }
@@ -217,7 +241,7 @@ class PlanWriter {
     write_member_if("optimizer_state", tensor.optimizer_state);
     write_member_if("update_time", tensor.update_time);
     if (!tensor.saved.empty()) write_list("saved", tensor.saved);
-    if (!tensor.reason.empty()) writer_.member("reason", tensor.reason);
+    if (!tensor.reason.empty()) write_name("reason", tensor.reason);
     writer_.end_object();
   }
 
@@ -234,7 +258,7 @@ class PlanWriter {
 
   void write(const PlanOperator& op) {
     writer_.begin_object(kOneLine);
-    writer_.member("name", op.name);
+    write_name("name", op.name);
     writer_.member("type", op.type);
     write_list("in_placements", op.in_placements);
     write_list("out_placements", op.out_placements);
@@ -276,13 +300,13 @@ class PlanWriter {
 
   void write(const PlanRedistribution& entry) {
     writer_.begin_object(kOneLine);
-    writer_.member("tensor", entry.tensor);
-    writer_.member("producer", entry.producer);
+    write_name("tensor", entry.tensor);
+    write_name("producer", entry.producer);
     writer_.key("consumers");
     writer_.begin_array(kOneLine);
     bool operands = false;
     for (const PlanUse& use : entry.consumers) {
-      writer_.value(use.op);
+      write_name(use.op);
       operands = operands || use.operand.has_value();
     }
     writer_.end_array();
@@ -331,7 +355,7 @@ class PlanWriter {
   }
 
  private:
-  JsonWriter& writer_;
+  Writer& writer_;
 };
 
 // ---- Folding ------------------------------------------------------------------------------------
@@ -360,18 +384,16 @@ std::vector<FoldItem> fold_items(const std::vector<Entry>& entries,
   std::vector<FoldItem> items;
   items.reserve(units.size());
   std::unordered_map<std::string, std::size_t> bodies;  // looked up only, never walked
+  BodyWriter body;
+  PlanWriter<BodyWriter> values(body);
   for (const std::vector<std::size_t>& unit : units) {
     FoldItem& item = items.emplace_back();
-    std::string body;
+    body.clear();
     for (const std::size_t i : unit) {
       visit_texts(entries[i], [&](const std::string& text) { item.texts.push_back(text); });
-      Entry bare = entries[i];
-      visit_texts(bare, [](std::string& text) { text.clear(); });
-      JsonWriter writer(0);
-      PlanWriter(writer).write(bare);
-      body += std::move(writer).text();
+      values.write(entries[i]);
     }
-    item.body = bodies.try_emplace(std::move(body), bodies.size()).first->second;
+    item.body = bodies.try_emplace(body.bytes(), bodies.size()).first->second;
   }
   return items;
 }
@@ -442,7 +464,7 @@ std::string write_plan(const Plan& plan) {
   const auto operators = fold_entries(plan.operators, folded);
   const auto redistributions = fold_entries(plan.redistributions, folded);
   JsonWriter writer;
-  PlanWriter values(writer);
+  PlanWriter<JsonWriter> values(writer);
   writer.begin_object();
   writer.member("schema", "meshplan.plan/1.0");
   writer.key("generator");

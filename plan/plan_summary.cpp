@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "plan/body_writer.h"
 #include "plan/plan_fold.h"
 #include "plan/readable.h"
 
@@ -181,12 +182,6 @@ std::vector<Costly> costliest(const std::vector<std::string_view>& names,
   return rows;
 }
 
-std::string number_key(Seconds time) {
-  char buffer[40];
-  std::snprintf(buffer, sizeof buffer, "|%a", time.value);
-  return buffer;
-}
-
 /// Per step: the computation of an operator and the collectives inside it.
 Seconds operator_time(const Plan& plan, const PlanOperator& op) {
   Seconds time = op.compute_time;
@@ -210,10 +205,15 @@ SummaryTable operator_table(const Plan& plan) {
   std::vector<std::string_view> names;
   std::vector<std::string> bodies;
   std::vector<Seconds> each;
+  BodyWriter body;
   for (const PlanOperator& op : plan.operators) {
     names.push_back(op.name);
     each.push_back(operator_time(plan, op));
-    bodies.push_back(op.type + "|" + placements_text(op.out_placements) + number_key(each.back()));
+    body.clear();
+    body.value(op.type);
+    for (const Placements& placements : op.out_placements) body.array(placements);
+    body.value(each.back().value);
+    bodies.push_back(body.bytes());
   }
   for (const Costly& row : costliest(names, bodies, each)) {
     const PlanOperator& op = plan.operators[row.sample];
@@ -235,6 +235,14 @@ std::string steps_text(const PlanRedistribution& entry) {
                     ")");
   }
   return joined(parts, " ");
+}
+
+/// What steps_text() shows.
+void add_steps(BodyWriter& body, const PlanRedistribution& entry) {
+  for (const PlanStep& step : entry.steps) {
+    body.value(collective_name(step.collective));
+    body.array(step.axes);
+  }
 }
 
 /// Per step, hidden or not.
@@ -261,11 +269,16 @@ SummaryTable redistribution_table(const Plan& plan) {
   std::vector<std::string_view> names;
   std::vector<std::string> bodies;
   std::vector<Seconds> each;
+  BodyWriter body;
   for (const PlanRedistribution& entry : plan.redistributions) {
     names.push_back(entry.tensor);
     each.push_back(redistribution_time(plan, entry));
-    bodies.push_back(phase_name(entry.phase) + steps_text(entry) +
-                     std::to_string(redistribution_bytes(entry)) + number_key(each.back()));
+    body.clear();
+    body.value(phase_name(entry.phase));
+    add_steps(body, entry);
+    body.value(redistribution_bytes(entry));
+    body.value(each.back().value);
+    bodies.push_back(body.bytes());
   }
   for (const Costly& row : costliest(names, bodies, each)) {
     const PlanRedistribution& entry = plan.redistributions[row.sample];
@@ -301,6 +314,8 @@ std::string_view layer_of(std::string_view name) {
   return name.substr(0, first_end);
 }
 
+std::string_view after_layer(std::string_view name) { return name.substr(layer_of(name).size()); }
+
 struct Layer {
   std::string_view name;
   std::size_t operators = 0;
@@ -309,7 +324,7 @@ struct Layer {
   Bytes parameters = 0;             ///< local, at rest
   std::map<std::string, int> rest;  ///< placements of its parameters -> how many
   std::map<std::string, int> flow;  ///< placements of its results -> how many
-  std::string body;                 ///< equal in equal layers
+  BodyWriter body;                  ///< equal in equal layers
 };
 
 Bytes local_bytes(const PlanTensor& tensor, const std::vector<std::int64_t>& shape) {
@@ -352,14 +367,23 @@ std::vector<Layer> layers_of(const Plan& plan) {
     in.compute += op.compute_time;
     in.communication += operator_time(plan, op) - op.compute_time;
     for (const Placements& placements : op.out_placements) ++in.flow[to_string(placements)];
-    in.body += op.name.substr(layer_of(op.name).size()) + op.type;
-    for (const auto& operand : op.in_placements) in.body += operand ? to_string(*operand) : "-";
-    in.body += placements_text(op.out_placements) + number_key(operator_time(plan, op));
+    in.body.value(after_layer(op.name));
+    in.body.value(op.type);
+    for (const auto& operand : op.in_placements) {
+      if (operand) {
+        in.body.array(*operand);
+      } else {
+        in.body.null();
+      }
+    }
+    for (const Placements& placements : op.out_placements) in.body.array(placements);
+    in.body.value(operator_time(plan, op).value);
   }
   for (const PlanTensor& tensor : plan.tensors) {
     Layer* const in = layer(tensor.name, false);
     if (in == nullptr) continue;
-    in->body += tensor.name.substr(layer_of(tensor.name).size()) + to_string(tensor.placements);
+    in->body.value(after_layer(tensor.name));
+    in->body.array(tensor.placements);
     if (!tensor.optimizer_state) continue;
     in->parameters += local_bytes(tensor, tensor.local_shape);
     ++in->rest[to_string(tensor.placements)];
@@ -369,8 +393,10 @@ std::vector<Layer> layers_of(const Plan& plan) {
     if (in == nullptr && !entry.consumers.empty()) in = layer(entry.consumers[0].op, false);
     if (in == nullptr) continue;
     in->communication += redistribution_time(plan, entry);
-    in->body += entry.tensor.substr(layer_of(entry.tensor).size()) + phase_name(entry.phase) +
-                steps_text(entry) + number_key(redistribution_time(plan, entry));
+    in->body.value(after_layer(entry.tensor));
+    in->body.value(phase_name(entry.phase));
+    add_steps(in->body, entry);
+    in->body.value(redistribution_time(plan, entry).value);
   }
   return layers;
 }
@@ -397,7 +423,7 @@ SummaryTable layer_table(const Plan& plan) {
   std::vector<FoldItem> items;
   std::unordered_map<std::string_view, std::size_t> bodies;  // looked up only, never walked
   for (const Layer& layer : layers) {
-    const std::size_t body = bodies.try_emplace(layer.body, bodies.size()).first->second;
+    const std::size_t body = bodies.try_emplace(layer.body.bytes(), bodies.size()).first->second;
     items.push_back({{layer.name}, body});
   }
   const std::vector<FoldedItem> folded = fold(items);
