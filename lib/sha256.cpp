@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace meshplan {
 namespace {
@@ -57,28 +58,46 @@ constexpr Words kConstants = round_constants();
 constexpr State kInitial = initial_state();
 static_assert(kConstants[0] == 0x428a2f98U && kInitial[0] == 0x6a09e667U);
 
+/// One round. The eight words change their roles from round to round instead of their places, and
+/// the sixteen words of the schedule are renewed in place.
+template <std::size_t kRound>
+void add_round(State& s, std::array<std::uint32_t, 16>& w, std::size_t at) {
+  const auto role = [&](std::size_t r) -> std::uint32_t& { return s[(r - kRound) & 7U]; };
+  std::uint32_t& word = w[kRound];
+  if (at > 0) {
+    const std::uint32_t a = w[(kRound + 1) & 15U];
+    const std::uint32_t b = w[(kRound + 14) & 15U];
+    word += (std::rotr(a, 7) ^ std::rotr(a, 18) ^ (a >> 3U)) + w[(kRound + 9) & 15U] +
+            (std::rotr(b, 17) ^ std::rotr(b, 19) ^ (b >> 10U));
+  }
+  const std::uint32_t a = role(0);
+  const std::uint32_t e = role(4);
+  const std::uint32_t first = role(7) + kConstants[at + kRound] + word +
+                              (role(6) ^ (e & (role(5) ^ role(6)))) +
+                              (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25));
+  role(3) += first;
+  role(7) = first + ((a & role(1)) | (role(2) & (a | role(1)))) +
+            (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22));
+}
+
+template <std::size_t... kRounds>
+void add_rounds(State& s,
+                std::array<std::uint32_t, 16>& w,
+                std::size_t at,
+                std::index_sequence<kRounds...> /*rounds*/) {
+  (add_round<kRounds>(s, w, at), ...);
+}
+
 void add_block(State& state, const unsigned char* block) {
-  Words w;
+  std::array<std::uint32_t, 16> w;
   for (std::size_t i = 0; i < 16; ++i) {
     w[i] = static_cast<std::uint32_t>(block[4 * i]) << 24U |
            static_cast<std::uint32_t>(block[4 * i + 1]) << 16U |
            static_cast<std::uint32_t>(block[4 * i + 2]) << 8U | block[4 * i + 3];
   }
-  for (std::size_t i = 16; i < 64; ++i) {
-    const std::uint32_t a = w[i - 15];
-    const std::uint32_t b = w[i - 2];
-    w[i] = w[i - 16] + (std::rotr(a, 7) ^ std::rotr(a, 18) ^ (a >> 3U)) + w[i - 7] +
-           (std::rotr(b, 17) ^ std::rotr(b, 19) ^ (b >> 10U));
-  }
   State s = state;  // a b c d e f g h
-  for (std::size_t i = 0; i < 64; ++i) {
-    const std::uint32_t mixed_e = std::rotr(s[4], 6) ^ std::rotr(s[4], 11) ^ std::rotr(s[4], 25);
-    const std::uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
-    const std::uint32_t first = s[7] + mixed_e + choice + kConstants[i] + w[i];
-    const std::uint32_t mixed_a = std::rotr(s[0], 2) ^ std::rotr(s[0], 13) ^ std::rotr(s[0], 22);
-    const std::uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-    s = {first + mixed_a + majority, s[0], s[1], s[2], s[3] + first, s[4], s[5], s[6]};
-  }
+  add_rounds(s, w, 0, std::make_index_sequence<16>());
+  for (std::size_t at = 16; at < 64; at += 16) add_rounds(s, w, at, std::make_index_sequence<16>());
   for (std::size_t i = 0; i < state.size(); ++i) state[i] += s[i];
 }
 
