@@ -24,7 +24,10 @@ class BodyWriter {
   void end_object() { bytes_ += '}'; }
   void begin_array(JsonWriter::Layout /*layout*/ = JsonWriter::kLines) { bytes_ += '['; }
   void end_array() { bytes_ += ']'; }
-  void key(std::string_view key) { value(key); }
+  void key(std::string_view key) {
+    add('k', static_cast<std::uint8_t>(key.size()));  // the keys of documents are short
+    bytes_ += key;
+  }
 
   void value(std::string_view text) {
     add('s', text.size());

@@ -589,16 +589,19 @@ class PlanReader {
   /// One of the names that `name_of` gives for the enumerators from 0 to `last`.
   template <class Enum>
   void read_enum(const JsonCursor& at, const char* (*name_of)(Enum), Enum last, Enum& value) {
-    std::string text;
-    read(at, text);
-    if (error_) return;
     std::vector<std::string> names;
-    for (int i = 0; i <= static_cast<int>(last); ++i) {
+    for (int i = 0; i <= static_cast<int>(last); ++i)
       names.emplace_back(name_of(static_cast<Enum>(i)));
-      if (names.back() != text) continue;
-      value = static_cast<Enum>(i);
-      return;
-    }
+    std::string text;
+    read_known(at, names, text);
+    if (error_) return;
+    value = static_cast<Enum>(std::find(names.begin(), names.end(), text) - names.begin());
+  }
+
+  /// One of these names.
+  void read_known(const JsonCursor& at, const std::vector<std::string>& names, std::string& text) {
+    read(at, text);
+    if (error_ || std::find(names.begin(), names.end(), text) != names.end()) return;
     std::string message = "expected ";
     for (std::size_t i = 0; i < names.size(); ++i) {
       message += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
@@ -630,6 +633,15 @@ class PlanReader {
     const Result<JsonCursor> found = object.get(key);
     if (!found) return fault(found.error());
     read(*found, value);
+  }
+  void known_member(const JsonCursor& object,
+                    std::string_view key,
+                    const std::vector<std::string>& names,
+                    std::string& text) {
+    if (error_) return;
+    const Result<JsonCursor> found = object.get(key);
+    if (!found) return fault(found.error());
+    read_known(*found, names, text);
   }
   template <class Value>
   void member_if(const JsonCursor& object, std::string_view key, Value& value) {
@@ -681,7 +693,7 @@ class PlanReader {
     member(at, "objective", result.objective);
     member(at, "lower_bound", result.lower_bound);
     member(at, "gap", result.gap);
-    member(at, "found_by", result.found_by);
+    known_member(at, "found_by", {"dp", "propagation", "sapp"}, result.found_by);
     member_if(at, "min_memory", result.min_memory);
   }
   void read(const JsonCursor& at, PlanCost& cost) {
@@ -952,11 +964,11 @@ class PlanReader {
       if (found - known.begin() < static_cast<std::ptrdiff_t>(own)) continue;
       read_option(at.at(i), options.others[key]);
     }
-    member(at, "search", options.search);
+    known_member(at, "search", {"auto", "dp", "propagation", "sapp"}, options.search);
     member(at, "mode", options.mode);
     member(at, "optimizer", options.optimizer);
     member(at, "microbatches", options.microbatches);
-    member(at, "recompute", options.recompute);
+    known_member(at, "recompute", {"none", "selective", "full"}, options.recompute);
     if (error_) return;
     if (const auto overlap = at.find("overlap")) {
       if (!ok(overlap->expect(JsonKind::kObject))) return;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/command.h"
+#include "lib/device_mesh.h"
 #include "support/catch.h"
 #include "support/run_program.h"
 
@@ -540,6 +541,18 @@ TEST_CASE("a mesh of a million devices is answered at once, and its long lists a
                                  {{"shape", {1024, 32, 32}}, {"axes", {"dp", "cp", "tp"}}}));
   CHECK(slice.at("ranks").front() == 64);
   CHECK_FALSE(slice.at("root").contains("ranks"));
+}
+
+TEST_CASE("an answer that would list too many ranks is an overflow, one about a part of them not") {
+  const json vast = {{"shape", {2, kMaxListedRanks}}, {"axes", {"dp", "tp"}}};
+  for (const json& wanted :
+       {request("info", json::object(), vast), request("groups", {{"axis", "dp"}}, vast)}) {
+    const json answer = ask(wanted);
+    INFO(answer.dump());
+    CHECK(answer.at("error").at("code") == "overflow");
+  }
+  const json group = ask(request("group", {{"axis", "dp"}, {"rank", 5}}, vast));
+  CHECK(group.at("ranks") == json({5, kMaxListedRanks + 5}));
 }
 
 /// The words of a command line; double quotes group.

@@ -458,5 +458,16 @@ TEST_CASE("a mesh far too large to list answers about single ranks") {
   CHECK_FALSE(mesh == named_mesh({wide, wide, 1024}));
 }
 
+TEST_CASE("lists of ranks are written out up to their limit and refused one step beyond it") {
+  const DeviceMesh most = named_mesh({kMaxListedRanks});
+  REQUIRE(most.group("a", 0));
+  CHECK(most.group("a", 0)->size() == static_cast<std::size_t>(kMaxListedRanks));
+  REQUIRE(most.groups("a"));
+  CHECK(most.groups("a")->front().back() == kMaxListedRanks - 1);
+  const DeviceMesh more = named_mesh({kMaxListedRanks + 1});
+  CHECK(more.group("a", 0).error().code == ErrorCode::kOverflow);
+  CHECK(more.groups("a").error().code == ErrorCode::kOverflow);
+}
+
 }  // namespace
 }  // namespace meshplan

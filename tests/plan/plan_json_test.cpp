@@ -160,6 +160,13 @@ TEST_CASE("faults are named with their place") {
   starts(error_after([](Json& j) { j["memory"]["peak"] = "1GiB"; }), "p.json: /memory/peak: ");
   starts(error_after([](Json& j) { j["memory"]["peak"] = 1.5; }), "p.json: /memory/peak: ");
   starts(error_after([](Json& j) { j["options"]["serch"] = 1; }), "p.json: /options/serch: ");
+  starts(error_after([](Json& j) { j["options"]["search"] = "dq"; }),
+         "p.json: /options/search: expected auto, dp, propagation or sapp, found \"dq\"");
+  starts(error_after([](Json& j) { j["options"]["recompute"] = "some"; }),
+         "p.json: /options/recompute: expected none, selective or full, found \"some\"");
+  starts(error_after([](Json& j) { j["result"]["found_by"] = "sap"; }),
+         "p.json: /result/found_by: expected dp, propagation or sapp, found \"sap\"; did you mean "
+         "\"sapp\"?");
   starts(error_after([](Json& j) { j["operators"][0]["out_placements"][0][1] = "Q"; }),
          "p.json: /operators/0/out_placements/0/1: ");
   starts(error_after([](Json& j) { j["redistributions"][0]["phase"] = "forwards"; }),
