@@ -2,6 +2,7 @@
 #include "cost_model/evaluate.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "lib/check.h"
 
@@ -143,7 +144,7 @@ class Evaluator {
     const Operator& op = graph_.op(id);
     const Strategy& strategy = assignment_.strategies[index(id)];
     MESHPLAN_AUDIT(book_.info(id).legal(strategy));
-    const OperatorPrice price = book_.operator_price(id, strategy);
+    const OperatorPrice& price = book_.shared_operator_price(id, strategy);
     evaluation_.objective += price.objective;
     evaluation_.compute += book_.per_step(price.forward + price.backward);
     const int forward = flow_.forward_moment(id);
@@ -158,24 +159,19 @@ class Evaluator {
     memory_.add(MemoryKind::kWorkspace, {forward, forward + 1}, price.workspace);
     if (graph_.training)
       memory_.add(MemoryKind::kWorkspace, {backward, backward + 1}, price.workspace);
-    evaluation_.seed_formula += price.workspace;
-    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-      if (op.inputs[i])
-        evaluation_.seed_formula +=
-            book_.local_bytes(*op.inputs[i], book_.operand_state(id, strategy, i));
-    }
-    for (std::size_t r = 0; r < op.outputs.size(); ++r) {
-      evaluation_.seed_formula +=
-          book_.local_bytes(op.outputs[r], book_.result_state(id, strategy, r));
-    }
+    evaluation_.seed_formula += price.workspace + price.touched;
     if (op.rule->family == OperatorFamily::kMatMul ||
         op.rule->family == OperatorFamily::kAttention ||
         op.rule->family == OperatorFamily::kConvolution) {
-      std::vector<std::int64_t> sizes;
-      for (const Factor& factor : op.rule->factors) sizes.push_back(factor.size);
+      const auto [known, added] = flops_.try_emplace(op.rule.get());
+      if (added) {
+        std::vector<std::int64_t> sizes;
+        for (const Factor& factor : op.rule->factors) sizes.push_back(factor.size);
+        known->second = op.rule->flops(sizes);
+      }
       const double passes = graph_.training ? 3 : 1;  // the convention of model FLOPs
       evaluation_.model_flops +=
-          passes * static_cast<double>(book_.options().microbatches) * op.rule->flops(sizes);
+          passes * static_cast<double>(book_.options().microbatches) * known->second;
     }
   }
 
@@ -238,21 +234,20 @@ class Evaluator {
 
   void add_parameter(TensorId id) {
     const TensorState state = parameter_state(book_, assignment_, id);
-    const std::optional<ParameterPrice> price = book_.parameter_price(
+    const ParameterPrice& price = book_.shared_parameter_price(
         id, state, assignment_.parameters[index(id)], parameter_read_in_backward(graph_, id));
-    MESHPLAN_CHECK(price.has_value());
-    evaluation_.objective += price->objective;
-    evaluation_.compute += price->update;
-    tail_ += price->update;
-    memory_.add_always(MemoryKind::kParameters, price->rest_bytes);
-    memory_.add_always(MemoryKind::kGradients, price->gradient_bytes);
-    memory_.add_always(MemoryKind::kOptimizer, price->optimizer_bytes);
+    evaluation_.objective += price.objective;
+    evaluation_.compute += price.update;
+    tail_ += price.update;
+    memory_.add_always(MemoryKind::kParameters, price.rest_bytes);
+    memory_.add_always(MemoryKind::kGradients, price.gradient_bytes);
+    memory_.add_always(MemoryKind::kOptimizer, price.optimizer_bytes);
     const ParameterSpan span = parameter_span(graph_, flow_, id);
-    memory_.add(MemoryKind::kGathered, span.gathered, price->gathered_bytes);
-    if (price->gathered_backward)
-      memory_.add(MemoryKind::kGathered, span.gathered_backward, price->gathered_bytes);
-    memory_.add(MemoryKind::kGathered, span.unreduced, price->unreduced_bytes);
-    for (const ParameterMove& move : price->moves) {
+    memory_.add(MemoryKind::kGathered, span.gathered, price.gathered_bytes);
+    if (price.gathered_backward)
+      memory_.add(MemoryKind::kGathered, span.gathered_backward, price.gathered_bytes);
+    memory_.add(MemoryKind::kGathered, span.unreduced, price.unreduced_bytes);
+    for (const ParameterMove& move : price.moves) {
       for (const RedistributionStep& step : move.steps) {
         switch (move.kind) {
           case ParameterMove::Kind::kForwardGather:
@@ -302,7 +297,8 @@ class Evaluator {
   const Assignment& assignment_;
   MemoryProfile memory_;
   std::vector<MomentTime> times_;
-  Seconds tail_;  ///< optimizer and what follows it
+  std::unordered_map<const Rule*, double> flops_;  ///< looked up only, never walked
+  Seconds tail_;                                   ///< optimizer and what follows it
   Evaluation evaluation_;
 };
 

@@ -2,6 +2,8 @@
 #include "cost_model/price_book.h"
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <utility>
 
 #include "lib/check.h"
@@ -32,6 +34,21 @@ MatMulDims product_dims(const OperandRule& a,
     if (!in_a[f] && in_b[f] && in_result[f]) dims.n *= sizes[f];
   }
   return dims;
+}
+
+/// Everything but the shape that prices depend on.
+std::uint64_t type_word(const Tensor& tensor) {
+  return static_cast<std::uint64_t>(tensor.dtype) * 2 + (tensor.has_gradient ? 1 : 0);
+}
+constexpr std::uint64_t kNoTensor = ~std::uint64_t{0};
+
+/// A small array as one word of a key.
+template <class Array>
+std::uint64_t word(const Array& array) {
+  static_assert(sizeof(array) <= sizeof(std::uint64_t));
+  std::uint64_t made = 0;
+  std::memcpy(&made, array.data(), sizeof array);
+  return made;
 }
 
 bool is_product(const Rule& rule) { return rule.product && rule.family == OperatorFamily::kMatMul; }
@@ -103,7 +120,8 @@ Result<void> check_sizes(const Graph& graph) {
 Result<std::unique_ptr<PriceBook>> PriceBook::make(const Graph& graph,
                                                    const Cluster& cluster,
                                                    std::vector<std::int64_t> mesh_shape,
-                                                   PriceOptions options) {
+                                                   PriceOptions options,
+                                                   std::shared_ptr<const DataFlow> flow) {
   if (mesh_shape.size() > static_cast<std::size_t>(kPlanMeshAxes)) {
     return fail(ErrorCode::kUnsupported,
                 "",
@@ -112,27 +130,44 @@ Result<std::unique_ptr<PriceBook>> PriceBook::make(const Graph& graph,
   if (auto checked = check_sizes(graph); !checked) return fail(checked.error());
   auto collectives = CollectiveModel::make(cluster, mesh_shape);
   if (!collectives) return fail(collectives.error());
-  return std::unique_ptr<PriceBook>(
-      new PriceBook(graph, cluster, std::move(mesh_shape), options, std::move(*collectives)));
+  if (!flow) flow = std::make_shared<const DataFlow>(graph);
+  return std::unique_ptr<PriceBook>(new PriceBook(
+      graph, cluster, std::move(mesh_shape), options, std::move(*collectives), std::move(flow)));
 }
 
 PriceBook::PriceBook(const Graph& graph,
                      const Cluster& cluster,
                      std::vector<std::int64_t> mesh_shape,
                      PriceOptions options,
-                     CollectiveModel collectives)
+                     CollectiveModel collectives,
+                     std::shared_ptr<const DataFlow> flow)
     : graph_(graph),
       cluster_(cluster),
       mesh_shape_(std::move(mesh_shape)),
       options_(options),
-      flow_(graph),
+      flow_(std::move(flow)),
       collectives_(std::move(collectives)),
       compute_(cluster),
       planner_(
           mesh_shape_,
           [this](const CollectiveCall& call) { return collectives_.time(call); },
           Division::kEqual),
-      table_of_tensor_(graph.tensors.size(), nullptr) {}
+      table_of_tensor_(graph.tensors.size(), nullptr) {
+  std::map<const Rule*, std::shared_ptr<const OperatorInfo>> known;
+  Interner kinds;
+  std::vector<std::uint64_t> key;
+  for (const Operator& op : graph.operators) {
+    std::shared_ptr<const OperatorInfo>& of_rule = known[op.rule.get()];
+    if (!of_rule) of_rule = std::make_shared<const OperatorInfo>(op.rule, mesh_shape_);
+    infos_.push_back(of_rule);
+    // a rule fixes the number and shapes of operands and results
+    key.assign(1, reinterpret_cast<std::uintptr_t>(op.rule.get()));
+    for (const auto& input : op.inputs)
+      key.push_back(input ? type_word(graph.tensor(*input)) : kNoTensor);
+    for (const TensorId output : op.outputs) key.push_back(type_word(graph.tensor(output)));
+    operator_kinds_.push_back(kinds.number(key).first);
+  }
+}
 
 Seconds PriceBook::exposed(OverlapKind kind, Seconds time) const {
   double hidden = 0;
@@ -153,13 +188,6 @@ Seconds PriceBook::exposed(OverlapKind kind, Seconds time) const {
   return hidden == 0 ? time : on_price_grid((1 - hidden) * time);
 }
 
-const OperatorInfo& PriceBook::info(OperatorId op) {
-  const std::shared_ptr<const Rule>& rule = graph_.op(op).rule;
-  std::unique_ptr<OperatorInfo>& entry = infos_[rule.get()];
-  if (!entry) entry = std::make_unique<OperatorInfo>(rule, mesh_shape_);
-  return *entry;
-}
-
 TensorState PriceBook::operand_state(OperatorId op, const Strategy& strategy, std::size_t operand) {
   const auto& input = graph_.op(op).inputs[operand];
   return info(op).operand_state(strategy, operand, input && graph_.tensor(*input).has_gradient);
@@ -176,12 +204,25 @@ Bytes PriceBook::local_bytes(TensorId tensor, const TensorState& state) const {
 
 // --- operators ---------------------------------------------------------------------------------
 
+const OperatorPrice& PriceBook::shared_operator_price(OperatorId id, const Strategy& strategy) {
+  const std::uint64_t key[] = {static_cast<std::uint64_t>(operator_kinds_[index(id)]),
+                               word(strategy.actions)};
+  const auto [number, added] = operator_price_keys_.number(key);
+  if (added) operator_prices_.push_back(operator_price(id, strategy));
+  return operator_prices_[static_cast<std::size_t>(number)];
+}
+
 OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy) {
   const Operator& op = graph_.op(id);
   const OperatorInfo& operator_info = info(id);
   const Rule& rule = *op.rule;
   const std::vector<std::int64_t> sizes = operator_info.local_factors(strategy);
   OperatorPrice price;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i]) price.touched += local_bytes(*op.inputs[i], operand_state(id, strategy, i));
+  }
+  for (std::size_t r = 0; r < op.outputs.size(); ++r)
+    price.touched += local_bytes(op.outputs[r], operator_info.result_state(strategy, r));
   if (rule.family != OperatorFamily::kView) {
     const double first_result =
         op.outputs.empty() ? 4.0 : dtype_bytes(graph_.tensor(op.outputs[0]).dtype);
@@ -304,7 +345,7 @@ void PriceBook::add_inner_collectives(const Operator& op,
 
 // --- transfers ---------------------------------------------------------------------------------
 
-Reduction PriceBook::reduction_of(TensorId tensor) {
+Reduction PriceBook::reduction_of(TensorId tensor) const {
   const Tensor& t = graph_.tensor(tensor);
   return t.producer ? info(*t.producer).result_reduction() : Reduction::kSum;
 }
@@ -315,13 +356,13 @@ const StateTable& PriceBook::states(TensorId tensor) {
   const Tensor& t = graph_.tensor(tensor);
   const Reduction reduction = reduction_of(tensor);
   const bool gradient = t.has_gradient;
-  std::string key =
-      std::to_string(dtype_bytes(t.dtype)) + (gradient ? "g" : "n") + reduction_name(reduction);
-  for (const std::int64_t size : t.shape) key += "," + std::to_string(size);
-  std::unique_ptr<StateTable>& entry = state_tables_[key];
-  if (!entry) {
-    entry = std::make_unique<StateTable>();
-    StateTable& table = *entry;
+  std::vector<std::uint64_t> key = {static_cast<std::uint64_t>(dtype_bytes(t.dtype)),
+                                    gradient ? 1U : 0U,
+                                    static_cast<std::uint64_t>(reduction)};
+  for (const std::int64_t size : t.shape) key.push_back(static_cast<std::uint64_t>(size));
+  const auto [entry, added] = state_table_keys_.number(key);
+  if (added) {
+    StateTable& table = state_tables_.emplace_back();
     table.states = all_states(t.shape, mesh_shape_, gradient, true);
     const std::size_t count = table.states.size();
     std::vector<Placements> values;
@@ -363,13 +404,14 @@ const StateTable& PriceBook::states(TensorId tensor) {
       }
     }
   }
-  known = entry.get();
+  known = &state_tables_[static_cast<std::size_t>(entry)];
   return *known;
 }
 
 const Redistribution* PriceBook::forward_steps(TensorId tensor,
                                                const TensorState& from,
                                                const TensorState& to) {
+  if (from == to) return nullptr;
   const Tensor& t = graph_.tensor(tensor);
   const Reduction reduction = reduction_of(tensor);
   const Placements a = value_placements(from, mesh_axes(), reduction);
@@ -384,7 +426,7 @@ const Redistribution* PriceBook::gradient_steps(TensorId tensor,
                                                 const TensorState& from,
                                                 const TensorState& to) {
   const Tensor& t = graph_.tensor(tensor);
-  if (!t.has_gradient) return nullptr;
+  if (!t.has_gradient || from == to) return nullptr;
   const Placements a = gradient_placements(to, mesh_axes());
   const Placements b = gradient_placements(from, mesh_axes());
   if (a == b) return nullptr;
@@ -455,10 +497,28 @@ void PriceBook::add_step(ParameterMove& move,
   move.steps.push_back(std::move(step));
 }
 
+const ParameterPrice& PriceBook::shared_parameter_price(TensorId tensor,
+                                                        const TensorState& state,
+                                                        const ParameterChoice& choice,
+                                                        bool backward_reads) {
+  const std::uint64_t key[] = {reinterpret_cast<std::uintptr_t>(&states(tensor)),
+                               type_word(graph_.tensor(tensor)),
+                               word(state.axes),
+                               word(choice),
+                               backward_reads ? 1U : 0U};
+  const auto [number, added] = parameter_price_keys_.number(key);
+  if (added) {
+    std::optional<ParameterPrice> price = parameter_price(tensor, state, choice, backward_reads);
+    MESHPLAN_CHECK(price.has_value());
+    parameter_prices_.push_back(std::move(*price));
+  }
+  return parameter_prices_[static_cast<std::size_t>(number)];
+}
+
 std::optional<ParameterPrice> PriceBook::parameter_price(TensorId tensor,
                                                          const TensorState& state,
                                                          const ParameterChoice& choice,
-                                                         bool backward_reads) {
+                                                         bool backward_reads) const {
   const Tensor& t = graph_.tensor(tensor);
   // the order of cuts: all, gradient, state; each from the innermost axis outwards
   struct Cut {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "cost_model/inner_exchanges.h"
 #include "graph/graph.h"
 #include "graph/operator_info.h"
+#include "lib/interner.h"
 #include "lib/redistribution.h"
 
 namespace meshplan {
@@ -51,6 +53,7 @@ struct OperatorPrice {
   Seconds backward;
   std::vector<InnerCollective> collectives;
   Bytes workspace = 0;
+  Bytes touched = 0;  ///< local operands and results
   Seconds objective;  ///< per step: micro-batches x (computation + exposed collectives)
 };
 
@@ -101,21 +104,25 @@ class PriceBook {
  public:
   /// All references must outlive the book. Not thread-safe: one per thread.
   /// Errors: those of CollectiveModel::make; more than kPlanMeshAxes axes (kUnsupported).
+  /// Books of several meshes may share the graph's `flow`; without one, the book makes its own.
   static Result<std::unique_ptr<PriceBook>> make(const Graph& graph,
                                                  const Cluster& cluster,
                                                  std::vector<std::int64_t> mesh_shape,
-                                                 PriceOptions options);
+                                                 PriceOptions options,
+                                                 std::shared_ptr<const DataFlow> flow = nullptr);
 
   const Graph& graph() const { return graph_; }
-  const DataFlow& flow() const { return flow_; }
+  const DataFlow& flow() const { return *flow_; }
   const Cluster& cluster() const { return cluster_; }
   const PriceOptions& options() const { return options_; }
   std::span<const std::int64_t> mesh_shape() const { return mesh_shape_; }
   int mesh_axes() const { return static_cast<int>(mesh_shape_.size()); }
   const CollectiveModel& collectives() const { return collectives_; }
 
-  const OperatorInfo& info(OperatorId op);
+  const OperatorInfo& info(OperatorId op) const { return *infos_[index(op)]; }
   OperatorPrice operator_price(OperatorId op, const Strategy& strategy);
+  /// The same, computed once for equal operators and kept: for walks over one assignment.
+  const OperatorPrice& shared_operator_price(OperatorId op, const Strategy& strategy);
 
   /// Operands' and results' states, by the gradient sides of the graph's tensors.
   TensorState operand_state(OperatorId op, const Strategy& strategy, std::size_t operand);
@@ -141,7 +148,12 @@ class PriceBook {
   std::optional<ParameterPrice> parameter_price(TensorId tensor,
                                                 const TensorState& state,
                                                 const ParameterChoice& choice,
-                                                bool backward_reads);
+                                                bool backward_reads) const;
+  /// The same of a choice that is possible, computed once for equal parameters and kept.
+  const ParameterPrice& shared_parameter_price(TensorId tensor,
+                                               const TensorState& state,
+                                               const ParameterChoice& choice,
+                                               bool backward_reads);
   /// Every legal choice, cheapest state of memory last, in a fixed order.
   std::vector<ParameterChoice> parameter_choices(TensorId tensor, const TensorState& state) const;
 
@@ -156,9 +168,10 @@ class PriceBook {
             const Cluster& cluster,
             std::vector<std::int64_t> mesh_shape,
             PriceOptions options,
-            CollectiveModel collectives);
+            CollectiveModel collectives,
+            std::shared_ptr<const DataFlow> flow);
 
-  Reduction reduction_of(TensorId tensor);
+  Reduction reduction_of(TensorId tensor) const;
   Seconds backward_time(const Operator& op, const OperatorInfo& info, const Strategy& strategy);
   void add_inner_collectives(const Operator& op,
                              const OperatorInfo& info,
@@ -177,12 +190,18 @@ class PriceBook {
   const Cluster& cluster_;
   std::vector<std::int64_t> mesh_shape_;
   PriceOptions options_;
-  DataFlow flow_;
+  std::shared_ptr<const DataFlow> flow_;
   CollectiveModel collectives_;
   ComputeModel compute_;
   RedistributionPlanner planner_;
-  std::map<const Rule*, std::unique_ptr<OperatorInfo>> infos_;
-  std::map<std::string, std::unique_ptr<StateTable>> state_tables_;
+  std::vector<std::shared_ptr<const OperatorInfo>> infos_;  ///< per operator; one per rule
+  std::vector<int> operator_kinds_;  ///< per operator; equal where all prices are equal
+  Interner operator_price_keys_;
+  std::deque<OperatorPrice> operator_prices_;
+  Interner parameter_price_keys_;
+  std::deque<ParameterPrice> parameter_prices_;
+  Interner state_table_keys_;
+  std::deque<StateTable> state_tables_;
   std::vector<const StateTable*> table_of_tensor_;
 };
 

@@ -93,7 +93,7 @@ class PlanBuilder {
       entry.reason = context_.constrained.contains(id) ? "constraint" : "cost";
       const TensorState state = root_state(id);
       if (tensor.role == Role::kParameter && !tensor.uses.empty()) {
-        const ParameterPrice price = parameter(id);
+        const ParameterPrice& price = parameter(id);
         entry.placements = price.rest;
         if (tensor.has_gradient) {
           entry.gradient = price.gradient;
@@ -109,11 +109,11 @@ class PlanBuilder {
     }
   }
 
-  ParameterPrice parameter(TensorId id) {
-    return *book_.parameter_price(id,
-                                  parameter_state(book_, assignment_, id),
-                                  assignment_.parameters[index(id)],
-                                  parameter_read_in_backward(graph_, id));
+  const ParameterPrice& parameter(TensorId id) {
+    return book_.shared_parameter_price(id,
+                                        parameter_state(book_, assignment_, id),
+                                        assignment_.parameters[index(id)],
+                                        parameter_read_in_backward(graph_, id));
   }
 
   void add_operators() {
@@ -121,7 +121,7 @@ class PlanBuilder {
       const Operator& op = graph_.operators[i];
       const auto id = static_cast<OperatorId>(i);
       const Strategy& strategy = assignment_.strategies[i];
-      const OperatorPrice price = book_.operator_price(id, strategy);
+      const OperatorPrice& price = book_.shared_operator_price(id, strategy);
       PlanOperator entry;
       entry.name = op.name;
       entry.type = op.type;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <memory>
 #include <thread>
 
 #include "lib/check.h"
@@ -24,8 +25,9 @@ void search_mesh(const Graph& graph,
                  const MeshShape& mesh,
                  const DpOptions& options,
                  const RestrictionsOf& restrictions,
+                 const std::shared_ptr<const DataFlow>& flow,
                  MeshRun& run) {
-  auto book = PriceBook::make(graph, cluster, mesh.shape, options.prices);
+  auto book = PriceBook::make(graph, cluster, mesh.shape, options.prices, flow);
   if (!book) {
     run.error = book.error();
     return;
@@ -71,10 +73,11 @@ Result<DpOutcome> dp_search(const Graph& graph,
                             const DpOptions& options,
                             const RestrictionsOf& restrictions) {
   std::vector<MeshRun> runs(meshes.size());
+  const auto flow = std::make_shared<const DataFlow>(graph);
   std::atomic<std::size_t> next{0};
   auto work = [&] {
     for (std::size_t m = next++; m < meshes.size(); m = next++)
-      search_mesh(graph, cluster, meshes[m], options, restrictions, runs[m]);
+      search_mesh(graph, cluster, meshes[m], options, restrictions, flow, runs[m]);
   };
   const std::size_t helpers =
       std::min<std::size_t>(options.threads > 0 ? options.threads - 1 : 0, meshes.size() - 1);

@@ -127,6 +127,17 @@ struct PlanProblem::LinkWeights {
   double gradient;
 };
 
+/// What a byte costs over each of a parameter's intervals.
+struct PlanProblem::SpanWeights {
+  SpanWeights(const ParameterSpan& span, const Weights& weights)
+      : gathered(weights.of(span.gathered)),
+        gathered_backward(weights.of(span.gathered_backward)),
+        unreduced(weights.of(span.unreduced)) {}
+  double gathered;
+  double gathered_backward;
+  double unreduced;
+};
+
 PlanProblem::PlanProblem(PriceBook& book) : book_(book) {}
 
 PlanProblem::~PlanProblem() = default;
@@ -169,7 +180,9 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
     return use.op == id && static_cast<std::size_t>(use.operand) == operand;
   };
   // a rule fixes the number of operands and results: every part of the key has its place
-  Key key = {word(op.rule.get())};
+  Key key;
+  key.reserve(1 + 6 * op.inputs.size() + 3 * op.outputs.size());
+  key.push_back(word(op.rule.get()));
   std::vector<int> direct_parameters(op.inputs.size(), -1);
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     if (!op.inputs[i]) {
@@ -201,11 +214,11 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
                 word(ends_graph(graph, output) ? 1 : 0)});
   }
   const std::vector<Strategy>& strategies = info.strategies();
-  std::vector<bool> is_allowed(strategies.size(), true);
+  std::vector<bool> is_allowed;  // empty: all are
   if (restrictions.strategy) {
-    for (std::size_t i = 0; i < strategies.size(); ++i) {
-      is_allowed[i] = restrictions.strategy(id, strategies[i]);
-      key.push_back(is_allowed[i] ? 1 : 0);
+    for (const Strategy& strategy : strategies) {
+      is_allowed.push_back(restrictions.strategy(id, strategy));
+      key.push_back(is_allowed.back() ? 1 : 0);
     }
   }
   const auto [number, added] = operator_class_of_.number(key);
@@ -220,7 +233,7 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
   }
   for (std::size_t at = 0; at < strategies.size(); ++at) {
     const Strategy& strategy = strategies[at];
-    bool possible = is_allowed[at];
+    bool possible = is_allowed.empty() || is_allowed[at];
     Bytes always = 0;
     std::vector<TensorState> operands(op.inputs.size());
     for (std::size_t i = 0; i < op.inputs.size() && possible; ++i) {
@@ -425,23 +438,22 @@ void PlanProblem::add_links() {
 }
 
 double PlanProblem::option_cost(const ParameterOption& option,
-                                const ParameterSpan& span,
-                                const Weights& weights) {
+                                const Weights& weights,
+                                const SpanWeights& of) {
   return weights.seconds(option.objective) + weights.price(weights.always(), option.always) +
-         weights.price(weights.of(span.gathered), option.gathered) +
-         weights.price(weights.of(span.gathered_backward), option.gathered_backward) +
-         weights.price(weights.of(span.unreduced), option.unreduced);
+         weights.price(of.gathered, option.gathered) +
+         weights.price(of.gathered_backward, option.gathered_backward) +
+         weights.price(of.unreduced, option.unreduced);
 }
 
 const PlanProblem::ParameterOption* PlanProblem::best_option(const ParameterClass& parameter,
                                                              int state,
                                                              const Weights& weights,
-                                                             TensorId tensor) const {
-  const ParameterSpan span = parameter_span(book_.graph(), book_.flow(), tensor);
+                                                             const SpanWeights& of) {
   const ParameterOption* best = nullptr;
   double best_cost = 0;
   for (const ParameterOption& option : parameter.options[static_cast<std::size_t>(state)]) {
-    const double cost = option_cost(option, span, weights);
+    const double cost = option_cost(option, weights, of);
     if (best == nullptr || cost < best_cost ||
         (cost == best_cost && option.always < best->always)) {
       best = &option;
@@ -454,9 +466,8 @@ const PlanProblem::ParameterOption* PlanProblem::best_option(const ParameterClas
 double PlanProblem::unary_cost(const Variable& variable, int value, const Weights& weights) const {
   const Graph& graph = book_.graph();
   auto parameter_cost = [&](const ParameterClass& parameter, int state, TensorId tensor) {
-    return option_cost(*best_option(parameter, state, weights, tensor),
-                       parameter_span(graph, book_.flow(), tensor),
-                       weights);
+    const SpanWeights of(parameter_span(graph, book_.flow(), tensor), weights);
+    return option_cost(*best_option(parameter, state, weights, of), weights, of);
   };
   const auto at = static_cast<std::size_t>(value);
   if (!variable.op) {
@@ -702,8 +713,9 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
   Measured measured;
   auto add_parameter =
       [&](const ParameterClass& parameter, int state, TensorId tensor, const Weights& weights) {
-        const ParameterOption* option = best_option(parameter, state, weights, tensor);
         const ParameterSpan span = parameter_span(graph, flow, tensor);
+        const ParameterOption* option =
+            best_option(parameter, state, weights, SpanWeights(span, weights));
         measured.objective.value += option->objective;
         add({0, end}, option->always);
         add(span.gathered, option->gathered);
@@ -794,6 +806,9 @@ Assignment PlanProblem::assignment(const Decision& decision) const {
   };
   const Graph& graph = book_.graph();
   const DataFlow& flow = book_.flow();
+  auto span_weights = [&](TensorId tensor, const Weights& weights) {
+    return SpanWeights(parameter_span(graph, flow, tensor), weights);
+  };
   Assignment made;
   made.strategies.resize(graph.operators.size());
   made.values.resize(flow.values().size());
@@ -811,7 +826,7 @@ Assignment PlanProblem::assignment(const Decision& decision) const {
             best_option(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
                         (*variable.states)[at],
                         weights_of(v),
-                        value.tensor)
+                        span_weights(value.tensor, weights_of(v)))
                 ->choice;
       }
       continue;
@@ -824,7 +839,7 @@ Assignment PlanProblem::assignment(const Decision& decision) const {
           best_option(*parameter_classes_[static_cast<std::size_t>(parameter)],
                       shared.operand_states[operand][at],
                       weights_of(v),
-                      tensor)
+                      span_weights(tensor, weights_of(v)))
               ->choice;
     }
   }

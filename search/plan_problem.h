@@ -106,6 +106,7 @@ class PlanProblem {
   struct Cell;
   class Weights;
   struct LinkWeights;
+  struct SpanWeights;
 
   explicit PlanProblem(PriceBook& book);
   Result<void> add_operators(const Restrictions& restrictions);
@@ -113,13 +114,13 @@ class PlanProblem {
   void add_links();
   Result<int> operator_class(OperatorId id, const Restrictions& restrictions);
   int parameter_class(TensorId tensor, const Restrictions& restrictions);
-  const ParameterOption* best_option(const ParameterClass& parameter,
-                                     int state,
-                                     const Weights& weights,
-                                     TensorId tensor) const;
+  static const ParameterOption* best_option(const ParameterClass& parameter,
+                                            int state,
+                                            const Weights& weights,
+                                            const SpanWeights& of);
   static double option_cost(const ParameterOption& option,
-                            const ParameterSpan& span,
-                            const Weights& weights);
+                            const Weights& weights,
+                            const SpanWeights& of);
   double unary_cost(const Variable& variable, int value, const Weights& weights) const;
   void unary_key(const Variable& variable,
                  const Weights& weights,
