@@ -356,9 +356,12 @@ const StateTable& PriceBook::states(TensorId tensor) {
   const Tensor& t = graph_.tensor(tensor);
   const Reduction reduction = reduction_of(tensor);
   const bool gradient = t.has_gradient;
-  std::vector<std::uint64_t> key = {static_cast<std::uint64_t>(dtype_bytes(t.dtype)),
-                                    gradient ? 1U : 0U,
-                                    static_cast<std::uint64_t>(reduction)};
+  std::vector<std::uint64_t> key;
+  key.reserve(3 + t.shape.size());
+  key.insert(key.end(),
+             {static_cast<std::uint64_t>(dtype_bytes(t.dtype)),
+              gradient ? 1U : 0U,
+              static_cast<std::uint64_t>(reduction)});
   for (const std::int64_t size : t.shape) key.push_back(static_cast<std::uint64_t>(size));
   const auto [entry, added] = state_table_keys_.number(key);
   if (added) {

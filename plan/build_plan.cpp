@@ -83,6 +83,7 @@ class PlanBuilder {
   }
 
   void add_tensors() {
+    plan_.tensors.reserve(graph_.tensors.size());
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
       const Tensor& tensor = graph_.tensors[t];
       const auto id = static_cast<TensorId>(t);
@@ -117,6 +118,7 @@ class PlanBuilder {
   }
 
   void add_operators() {
+    plan_.operators.reserve(graph_.operators.size());
     for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
       const Operator& op = graph_.operators[i];
       const auto id = static_cast<OperatorId>(i);
@@ -125,6 +127,9 @@ class PlanBuilder {
       PlanOperator entry;
       entry.name = op.name;
       entry.type = op.type;
+      entry.in_placements.reserve(op.inputs.size());
+      entry.in_strategy.reserve(op.inputs.size());
+      entry.out_placements.reserve(op.outputs.size());
       for (std::size_t k = 0; k < op.inputs.size(); ++k) {
         if (!op.inputs[k]) {
           entry.in_placements.emplace_back();
@@ -136,6 +141,7 @@ class PlanBuilder {
         const Shape& shape = graph_.tensor(*op.inputs[k]).shape;
         const Shape local = local_shape(shape, state, book_.mesh_shape());
         std::vector<std::int64_t> pieces;
+        pieces.reserve(shape.size());
         for (std::size_t d = 0; d < shape.size(); ++d) pieces.push_back(shape[d] / local[d]);
         entry.in_strategy.emplace_back(std::move(pieces));
       }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
+#include <compare>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -93,16 +93,17 @@ std::vector<Group> group(std::span<const FoldItem> items) {
   std::string key;
   std::vector<std::size_t> ends;  // of each literal in the key
   std::vector<Position> positions;
+  std::vector<Number> numbers;
   for (std::size_t item = 0; item < items.size(); ++item) {
     const std::vector<std::string_view>& texts = items[item].texts;
-    Candidate candidate{{item}, {}};
     key = std::to_string(items[item].body);
     const std::size_t begin = key.size() + 1;
     ends.clear();
     positions.clear();
+    numbers.clear();
     for (std::size_t t = 0; t < texts.size(); ++t) {
       key += kEnd;
-      scan(texts[t], t, key, positions, candidate.numbers);
+      scan(texts[t], t, key, positions, numbers);
       ends.push_back(key.size());
     }
     const auto [found, is_new] = known.try_emplace(key, groups.size());
@@ -114,7 +115,7 @@ std::vector<Group> group(std::span<const FoldItem> items) {
         made.literals.push_back(key.substr(first, ends[t] - first));
       }
     }
-    groups[found->second].candidates.push_back(std::move(candidate));
+    groups[found->second].candidates.push_back({{item}, numbers});
   }
   return groups;
 }
@@ -174,28 +175,27 @@ Candidate join(std::span<Candidate> run, std::size_t loop, const std::vector<boo
 /// One pass over one number of the name.
 void fold_over(Group& group, std::size_t loop) {
   std::vector<Candidate>& all = group.candidates;
-  const auto name_without_loop = [&](const Candidate& c) {
-    std::vector<Number> numbers;
-    for (std::size_t p = 0; p < c.numbers.size() && group.positions[p].text == 0; ++p) {
-      if (p != loop) numbers.push_back(c.numbers[p]);
+  // by the other numbers of the name
+  const auto order = [&](const Candidate& a, const Candidate& b) {
+    for (std::size_t p = 0; p < a.numbers.size() && group.positions[p].text == 0; ++p) {
+      if (p == loop || a.numbers[p] == b.numbers[p]) continue;
+      return a.numbers[p] <=> b.numbers[p];
     }
-    return numbers;
+    return std::strong_ordering::equal;
   };
-  std::vector<std::pair<std::vector<Number>, std::size_t>> order;
-  for (std::size_t i = 0; i < all.size(); ++i) order.emplace_back(name_without_loop(all[i]), i);
-  std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-    return std::tie(a.first, all[a.second].numbers[loop], all[a.second].members.front()) <
-           std::tie(b.first, all[b.second].numbers[loop], all[b.second].members.front());
+  std::sort(all.begin(), all.end(), [&](const Candidate& a, const Candidate& b) {
+    const std::strong_ordering ordered = order(a, b);
+    if (ordered != 0) return ordered < 0;
+    return std::tie(a.numbers[loop], a.members.front()) <
+           std::tie(b.numbers[loop], b.members.front());
   });
-  std::vector<Candidate> sorted;
-  sorted.reserve(all.size());
-  for (const auto& [key, i] : order) sorted.push_back(std::move(all[i]));
+  std::vector<Candidate> sorted = std::move(all);
   const std::size_t shortest = group.positions[loop].component ? kShortestRun : kShortestSuffixRun;
   all.clear();
   for (std::size_t begin = 0; begin < sorted.size();) {
     std::size_t end = begin + 1;
     std::vector<bool> follows;
-    while (end < sorted.size() && order[end].first == order[begin].first &&
+    while (end < sorted.size() && order(sorted[end], sorted[begin]) == 0 &&
            sorted[end].members.size() == sorted[begin].members.size() &&
            extends(group, loop, sorted[end - 1], sorted[end], follows)) {
       ++end;

@@ -389,6 +389,7 @@ std::vector<FoldItem> fold_items(const std::vector<Entry>& entries,
   for (const std::vector<std::size_t>& unit : units) {
     FoldItem& item = items.emplace_back();
     body.clear();
+    item.texts.reserve(4);
     for (const std::size_t i : unit) {
       visit_texts(entries[i], [&](const std::string& text) { item.texts.push_back(text); });
       values.write(entries[i]);

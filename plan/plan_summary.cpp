@@ -314,8 +314,6 @@ std::string_view layer_of(std::string_view name) {
   return name.substr(0, first_end);
 }
 
-std::string_view after_layer(std::string_view name) { return name.substr(layer_of(name).size()); }
-
 struct Layer {
   std::string_view name;
   std::size_t operators = 0;
@@ -351,8 +349,7 @@ Bytes local_bytes(const PlanTensor& tensor, const std::vector<std::int64_t>& sha
 std::vector<Layer> layers_of(const Plan& plan) {
   std::vector<Layer> layers;
   std::unordered_map<std::string_view, std::size_t> known;  // looked up only, never walked
-  const auto layer = [&](std::string_view name, bool may_add) -> Layer* {
-    const std::string_view key = layer_of(name);
+  const auto layer = [&](std::string_view key, bool may_add) -> Layer* {
     if (!may_add) {
       const auto found = known.find(key);
       return found == known.end() ? nullptr : &layers[found->second];
@@ -362,12 +359,14 @@ std::vector<Layer> layers_of(const Plan& plan) {
     return &layers[found->second];
   };
   for (const PlanOperator& op : plan.operators) {
-    Layer& in = *layer(op.name, true);
+    const std::string_view name = layer_of(op.name);
+    Layer& in = *layer(name, true);
     ++in.operators;
     in.compute += op.compute_time;
-    in.communication += operator_time(plan, op) - op.compute_time;
+    const Seconds time = operator_time(plan, op);
+    in.communication += time - op.compute_time;
     for (const Placements& placements : op.out_placements) ++in.flow[to_string(placements)];
-    in.body.value(after_layer(op.name));
+    in.body.value(std::string_view(op.name).substr(name.size()));
     in.body.value(op.type);
     for (const auto& operand : op.in_placements) {
       if (operand) {
@@ -377,26 +376,30 @@ std::vector<Layer> layers_of(const Plan& plan) {
       }
     }
     for (const Placements& placements : op.out_placements) in.body.array(placements);
-    in.body.value(operator_time(plan, op).value);
+    in.body.value(time.value);
   }
   for (const PlanTensor& tensor : plan.tensors) {
-    Layer* const in = layer(tensor.name, false);
+    const std::string_view name = layer_of(tensor.name);
+    Layer* const in = layer(name, false);
     if (in == nullptr) continue;
-    in->body.value(after_layer(tensor.name));
+    in->body.value(std::string_view(tensor.name).substr(name.size()));
     in->body.array(tensor.placements);
     if (!tensor.optimizer_state) continue;
     in->parameters += local_bytes(tensor, tensor.local_shape);
     ++in->rest[to_string(tensor.placements)];
   }
   for (const PlanRedistribution& entry : plan.redistributions) {
-    Layer* in = layer(entry.producer.empty() ? entry.tensor : entry.producer, false);
-    if (in == nullptr && !entry.consumers.empty()) in = layer(entry.consumers[0].op, false);
+    const std::string_view name = layer_of(entry.tensor);
+    Layer* in = layer(entry.producer.empty() ? name : layer_of(entry.producer), false);
+    if (in == nullptr && !entry.consumers.empty())
+      in = layer(layer_of(entry.consumers[0].op), false);
     if (in == nullptr) continue;
-    in->communication += redistribution_time(plan, entry);
-    in->body.value(after_layer(entry.tensor));
+    const Seconds time = redistribution_time(plan, entry);
+    in->communication += time;
+    in->body.value(std::string_view(entry.tensor).substr(name.size()));
     in->body.value(phase_name(entry.phase));
     add_steps(in->body, entry);
-    in->body.value(redistribution_time(plan, entry).value);
+    in->body.value(time.value);
   }
   return layers;
 }
