@@ -25,14 +25,6 @@ constexpr NumberRange kFraction = {1e-6, 1.0, "a fraction above 0 and at most 1"
 constexpr NumberRange kBusFraction = {1e-6, 4.0, "a fraction above 0 and at most 4"};
 constexpr NumberRange kShare = {0.0, 1.0, "a fraction from 0 to 1"};
 
-constexpr Collective kBenchmarked[] = {Collective::kAllGather,
-                                       Collective::kReduceScatter,
-                                       Collective::kAllReduce,
-                                       Collective::kAllToAll,
-                                       Collective::kPermute,
-                                       Collective::kSendReceive,
-                                       Collective::kBroadcast};
-
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
   for (int i = 0; i < kOperatorFamilyCount; ++i) {
@@ -123,26 +115,35 @@ Result<BandwidthCurve> finish_curve(const JsonCursor& cursor, BandwidthCurve cur
   return curve;
 }
 
-/// {"1MiB": 0.3, "64MiB": 0.8, "all_reduce": {"1MiB": 0.4}}: sizes, and collectives with their own.
+/// {"devices": 8, "1MiB": 0.3, "64MiB": 0.8, "all_reduce": {"1MiB": 0.4}}: on how many devices it
+/// was measured (0: not said), sizes, and collectives with their own.
 Result<CollectiveCurves> read_curves(const JsonCursor& cursor, bool nested = false) {
   if (auto ok = cursor.expect(JsonKind::kObject); !ok) return fail(ok.error());
   CollectiveCurves curves;
+  curves.common.devices = 0;
   std::vector<std::string> names;
-  for (const Collective c : kBenchmarked) names.emplace_back(collective_name(c));
+  for (const Collective c : kNetworkCollectives) names.emplace_back(collective_name(c));
   for (std::size_t i = 0; i < cursor.size(); ++i) {
     const std::string key(cursor.key_at(i));
     const auto name = std::find(names.begin(), names.end(), key);
     if (!nested && name != names.end()) {
       Result<CollectiveCurves> own = read_curves(cursor.at(i), true);
       if (!own) return fail(own.error());
-      curves.own[kBenchmarked[name - names.begin()]] = std::move(own->common);
+      curves.own[kNetworkCollectives[static_cast<std::size_t>(name - names.begin())]] =
+          std::move(own->common);
+      continue;
+    }
+    if (key == "devices") {
+      const Result<std::int64_t> devices = cursor.at(i).as_int64(1, kMaxDevices);
+      if (!devices) return fail(devices.error());
+      curves.common.devices = *devices;
       continue;
     }
     const Result<Bytes> bytes = parse_bytes(key);
     if (!bytes || *bytes < 1) {
       return cursor.at(i).error(
           ErrorCode::kValue,
-          "expected a message size such as \"1MiB\"" +
+          "expected a message size such as \"1MiB\", \"devices\"" +
               (nested ? std::string() : " or a collective" + nearest_name_hint(key, names)));
     }
     FieldReader fields(cursor, {});
@@ -161,11 +162,60 @@ Result<CollectiveCurves> read_curves(const JsonCursor& cursor, bool nested = fal
   return curves;
 }
 
+/// Fills in on how many devices the curves of a level were measured, where the file does not say:
+/// on all that a unit of the level holds. More devices than one unit inside the level holds share
+/// the links of a ring between units; fewer stand in different ones, each with a link of its own.
+void complete_curves(CollectiveCurves& curves, std::int64_t inside, std::int64_t all) {
+  const auto complete = [&](BandwidthCurve& curve, bool messages) {
+    if (curve.devices == 0) curve.devices = messages ? 1 : all;
+    curve.sharing = !messages && curve.devices > inside ? inside : 1;
+  };
+  complete(curves.common, false);
+  for (auto& [collective, curve] : curves.own) {
+    complete(curve, collective == Collective::kPermute || collective == Collective::kSendReceive);
+  }
+}
+
 // ---------------------------------------------------------------------------------------- levels
+
+Result<InNetworkReduction> read_reduction(const JsonCursor& cursor) {
+  InNetworkReduction reduction;
+  FieldReader fields(cursor, {"bandwidth", "latency"});
+  reduction.bandwidth = fields.quantity("bandwidth", Unit::kBytesPerSecond, kRate);
+  reduction.latency = {fields.quantity("latency", Unit::kSeconds, kDelay)};
+  if (!fields.ok()) return fields.failure();
+  return reduction;
+}
+
+constexpr Wiring kWirings[] = {Wiring::kSwitch, Wiring::kFullyConnected};
+
+Wiring read_wiring(const JsonCursor& cursor, FieldReader& fields) {
+  const std::string name(fields.keep(cursor.as_string()));
+  std::vector<std::string> names;
+  for (const Wiring wiring : kWirings) {
+    if (name == wiring_name(wiring)) return wiring;
+    names.emplace_back(wiring_name(wiring));
+  }
+  if (fields.ok()) {
+    fields.refuse(cursor,
+                  ErrorCode::kValue,
+                  "expected \"switch\" or \"fully_connected\", found \"" + name + "\"" +
+                      nearest_name_hint(name, names));
+  }
+  return Wiring::kSwitch;
+}
 
 Result<Level> read_level(const JsonCursor& cursor) {
   FieldReader fields(cursor,
-                     {"name", "size", "bandwidth", "latency", "oversubscription", "collectives"});
+                     {"name",
+                      "size",
+                      "bandwidth",
+                      "latency",
+                      "oversubscription",
+                      "wiring",
+                      "group_bandwidth",
+                      "in_network_all_reduce",
+                      "collectives"});
   Level level;
   level.name = fields.text("name");
   if (const auto size = fields.require("size"))
@@ -176,6 +226,11 @@ Result<Level> read_level(const JsonCursor& cursor) {
                   Unit::kRatio,
                   {1.0, 1e6, "a factor of 1 and above"},
                   level.oversubscription);
+  if (const auto wiring = fields.find("wiring")) level.wiring = read_wiring(*wiring, fields);
+  if (const auto group = fields.find("group_bandwidth"))
+    level.group_bandwidth = fields.quantity_at(*group, Unit::kBytesPerSecond, kRate);
+  if (const auto reduces = fields.find("in_network_all_reduce"))
+    level.in_network_all_reduce = fields.keep(read_reduction(*reduces));
   if (const auto curves = fields.find("collectives"))
     level.collectives = fields.keep(read_curves(*curves));
   if (!fields.ok()) return fields.failure();
@@ -199,7 +254,9 @@ Result<std::vector<Level>> read_levels(const JsonCursor& cursor) {
     if (!names.insert(level->name).second) {
       return item.error(ErrorCode::kDuplicate, "there is another level \"" + level->name + "\"");
     }
+    const std::int64_t inside = devices;
     devices *= level->size;
+    if (level->collectives) complete_curves(*level->collectives, inside, devices);
     if (devices > kMaxDevices) {
       return item.error(
           ErrorCode::kOverflow,
@@ -262,6 +319,27 @@ Result<Overlap> read_overlap(const JsonCursor& cursor) {
   return overlap;
 }
 
+/// ["ring", "tree", "staged"]: a ring is always there.
+CollectiveAlgorithms read_algorithms(const JsonCursor& cursor, FieldReader& fields) {
+  CollectiveAlgorithms algorithms{false, false};
+  const std::vector<JsonCursor> items = fields.keep(cursor.as_array());
+  for (const JsonCursor& item : items) {
+    const std::string name(fields.keep(item.as_string()));
+    if (name == "tree") {
+      algorithms.tree = true;
+    } else if (name == "staged") {
+      algorithms.staged = true;
+    } else if (name != "ring" && fields.ok()) {
+      const std::vector<std::string> names = {"ring", "tree", "staged"};
+      fields.refuse(item,
+                    ErrorCode::kValue,
+                    "expected \"ring\", \"tree\" or \"staged\", found \"" + name + "\"" +
+                        nearest_name_hint(name, names));
+    }
+  }
+  return algorithms;
+}
+
 DType read_reduce_dtype(const JsonCursor& cursor, FieldReader& fields) {
   const std::string name(fields.keep(cursor.as_string()));
   const std::optional<DType> dtype = parse_dtype(name);
@@ -283,7 +361,9 @@ Result<Efficiency> read_efficiency(const JsonCursor& cursor) {
                       "use_tf32",
                       "launch_overhead",
                       "collective_overhead",
+                      "own_piece_bandwidth",
                       "collectives",
+                      "algorithms",
                       "overlap",
                       "bucket_bytes",
                       "allocator_reserve",
@@ -298,6 +378,9 @@ Result<Efficiency> read_efficiency(const JsonCursor& cursor) {
   fields.quantity("launch_overhead", Unit::kSeconds, kDelay, e.launch_overhead.value);
   fields.quantity("collective_overhead", Unit::kSeconds, kDelay, e.collective_overhead.value);
   if (const auto at = fields.find("collectives")) e.collectives = fields.keep(read_curves(*at));
+  if (const auto at = fields.find("own_piece_bandwidth"))
+    e.own_piece_bandwidth = fields.quantity_at(*at, Unit::kBytesPerSecond, kRate);
+  if (const auto at = fields.find("algorithms")) e.algorithms = read_algorithms(*at, fields);
   if (const auto at = fields.find("overlap")) e.overlap = fields.keep(read_overlap(*at));
   if (const auto at = fields.find("bucket_bytes")) e.bucket_bytes = positive_bytes(fields, *at);
   fields.quantity("allocator_reserve",
@@ -324,6 +407,7 @@ Result<void> check_sources(const JsonCursor& cursor) {
 // --------------------------------------------------------------------------------------- writing
 
 void write_curve(JsonWriter& writer, const BandwidthCurve& curve) {
+  writer.member("devices", curve.devices);
   for (const BandwidthCurve::Point& point : curve.points) {
     writer.member(std::to_string(point.bytes), point.fraction);
   }
@@ -367,6 +451,15 @@ void write_levels(JsonWriter& writer, const std::vector<Level>& levels) {
     writer.member("bandwidth", level.bandwidth);
     writer.member("latency", level.latency.value);
     writer.member("oversubscription", level.oversubscription);
+    writer.member("wiring", wiring_name(level.wiring));
+    if (level.group_bandwidth) writer.member("group_bandwidth", *level.group_bandwidth);
+    if (const auto& reduction = level.in_network_all_reduce) {
+      writer.key("in_network_all_reduce");
+      writer.begin_object();
+      writer.member("bandwidth", reduction->bandwidth);
+      writer.member("latency", reduction->latency.value);
+      writer.end_object();
+    }
     if (level.collectives) write_curves(writer, *level.collectives);
     writer.end_object();
   }
@@ -402,7 +495,14 @@ void write_efficiency(JsonWriter& writer, const Efficiency& e) {
   writer.member("use_tf32", e.use_tf32);
   writer.member("launch_overhead", e.launch_overhead.value);
   writer.member("collective_overhead", e.collective_overhead.value);
+  if (e.own_piece_bandwidth) writer.member("own_piece_bandwidth", *e.own_piece_bandwidth);
   write_curves(writer, e.collectives);
+  writer.key("algorithms");
+  writer.begin_array();
+  writer.value("ring");
+  if (e.algorithms.tree) writer.value("tree");
+  if (e.algorithms.staged) writer.value("staged");
+  writer.end_array();
   writer.key("overlap");
   writer.begin_object();
   writer.member("gradient", e.overlap.gradient);
@@ -443,6 +543,10 @@ Result<Cluster> parse_cluster(std::string_view text, const std::string& file) {
     cluster.levels = fields.keep(read_levels(*levels));
   if (const auto at = fields.find("efficiency"))
     cluster.efficiency = fields.keep(read_efficiency(*at));
+  if (!cluster.levels.empty()) {
+    const std::int64_t first = cluster.levels[0].size;
+    complete_curves(cluster.efficiency.collectives, first, first);
+  }
   if (const auto price = fields.find("price_per_device_hour")) {
     cluster.price_per_device_hour =
         fields.quantity_at(*price, Unit::kRatio, {0.0, 1e9, "a price from 0 to 1e9"});

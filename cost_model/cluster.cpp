@@ -34,18 +34,29 @@ const char* operator_family_name(OperatorFamily family) {
   MESHPLAN_CHECK(false);
 }
 
-double BandwidthCurve::slowdown(Bytes bytes) const {
+const char* wiring_name(Wiring wiring) {
+  switch (wiring) {
+    case Wiring::kSwitch:
+      return "switch";
+    case Wiring::kFullyConnected:
+      return "fully_connected";
+  }
+  MESHPLAN_CHECK(false);
+}
+
+double BandwidthCurve::slowdown(double size) const {
   if (points.empty()) return 1.0;
-  if (bytes <= points.front().bytes) return 1.0 / points.front().fraction;
-  if (bytes >= points.back().bytes) return 1.0 / points.back().fraction;
-  const auto right = std::upper_bound(
-      points.begin(), points.end(), bytes, [](Bytes b, const Point& p) { return b < p.bytes; });
+  if (size <= static_cast<double>(points.front().bytes)) return 1.0 / points.front().fraction;
+  if (size >= static_cast<double>(points.back().bytes)) return 1.0 / points.back().fraction;
+  const auto right =
+      std::upper_bound(points.begin(), points.end(), size, [](double b, const Point& p) {
+        return b < static_cast<double>(p.bytes);
+      });
   const auto left = right - 1;
   const double left_bytes = static_cast<double>(left->bytes);
   const double right_bytes = static_cast<double>(right->bytes);
   const double left_time = left_bytes / left->fraction;
   const double right_time = right_bytes / right->fraction;
-  const double size = static_cast<double>(bytes);
   const double share = (size - left_bytes) / (right_bytes - left_bytes);
   return (left_time + share * (right_time - left_time)) / size;
 }
@@ -87,6 +98,15 @@ Result<Cluster> Cluster::resized(std::int64_t count) const {
                   std::to_string(below) + " and " + std::to_string(below + inner));
   }
   result.levels[scaled].size = count / inner;
+  for (std::size_t l = 0; l < levels.size(); ++l) {
+    Level& level = result.levels[l];
+    if (level.wiring != Wiring::kFullyConnected || level.size == levels[l].size ||
+        level.size == 1 || levels[l].size == 1) {
+      continue;
+    }
+    level.bandwidth *=
+        static_cast<double>(level.size - 1) / static_cast<double>(levels[l].size - 1);
+  }
   return result;
 }
 

@@ -30,9 +30,12 @@ struct Device {
 };
 
 /// Message size -> fraction of the link's bandwidth that a collective reaches, as benchmarks such
-/// as nccl-tests report it ("bus bandwidth" over link bandwidth). Between two points the transfer
-/// *time* is interpolated, so that time grows with size and the fraction does not fall.
-/// Example: {1 MiB, 0.25}, {64 MiB, 0.8} gives 0.25 up to 1 MiB and 0.8 from 64 MiB.
+/// as nccl-tests report it ("bus bandwidth" over link bandwidth) on one number of devices. What
+/// counts is the size of one piece, a message on one link, so that the curve of one number of
+/// devices tells the others. Between two points the transfer *time* is interpolated, so that time
+/// grows with size and the fraction does not fall.
+/// Example: {1 MiB, 0.25}, {64 MiB, 0.8} of 8 devices: pieces of up to 128 KiB reach 0.25, pieces
+/// from 8 MiB reach 0.8.
 struct BandwidthCurve {
   struct Point {
     Bytes bytes = 0;
@@ -41,9 +44,11 @@ struct BandwidthCurve {
   };
   std::vector<Point>
       points;  ///< sizes ascend, neither fraction nor bytes / fraction falls; empty: 1
+  std::int64_t devices = 1;  ///< on which the sizes were measured: a piece is 1 / devices
+  std::int64_t sharing = 1;  ///< of these, devices whose links carry a piece of a ring together
 
-  /// 1 / fraction at this size; never grows with the size.
-  double slowdown(Bytes bytes) const;
+  /// 1 / fraction at this size on those devices; never grows with the size.
+  double slowdown(double size) const;
   friend bool operator==(const BandwidthCurve&, const BandwidthCurve&) = default;
 };
 
@@ -56,6 +61,22 @@ struct CollectiveCurves {
   friend bool operator==(const CollectiveCurves&, const CollectiveCurves&) = default;
 };
 
+/// How the units inside a level are wired.
+enum class Wiring : std::uint8_t {
+  kSwitch,          ///< each reaches any other at its full bandwidth
+  kFullyConnected,  ///< one link to every other: a group of n uses (n - 1) / (size - 1) of them
+};
+
+/// "switch", "fully_connected": the names used in cluster files.
+const char* wiring_name(Wiring wiring);
+
+/// An all-reduce that the network's switches do.
+struct InNetworkReduction {
+  double bandwidth = 0;  ///< bytes of the all-reduce per second
+  Seconds latency;       ///< of the whole
+  friend bool operator==(const InNetworkReduction&, const InNetworkReduction&) = default;
+};
+
 /// One level of the network. A unit of level i is made of `size` units of level i - 1 (devices for
 /// i = 0), e.g. 8 devices to a node, 16 nodes to a pod.
 struct Level {
@@ -64,9 +85,22 @@ struct Level {
   double bandwidth = 0;         ///< bytes per second, per device and direction, all devices sending
   Seconds latency;              ///< of one message
   double oversubscription = 1;  ///< the only thing that reduces bandwidth further; >= 1
+  Wiring wiring = Wiring::kSwitch;
+  /// What all devices of one group inside one unit reach together; none: the sum of their own.
+  std::optional<double> group_bandwidth;
+  std::optional<InNetworkReduction> in_network_all_reduce;
   std::optional<CollectiveCurves> collectives;  ///< instead of Efficiency::collectives
 
   double effective_bandwidth() const { return bandwidth / oversubscription; }
+};
+
+/// Which ways beside a ring a collective may run.
+struct CollectiveAlgorithms {
+  /// All-reduces over a tree of the units of each level, all levels at work at the same time.
+  bool tree = true;
+  /// Several calls over parts of the group, one after the other.
+  bool staged = true;
+  friend bool operator==(const CollectiveAlgorithms&, const CollectiveAlgorithms&) = default;
 };
 
 /// How much of its time a kind of communication can hide behind computation: 0 none, 1 all.
@@ -109,7 +143,11 @@ struct Efficiency {
   bool use_tf32 = false;              ///< fp32 products run at tf32_peak_flops
   Seconds launch_overhead = {4e-6};   ///< per operator and pass
   Seconds collective_overhead = {0};  ///< per collective call, before its first message
+  /// Bytes per second at which a gather copies each device's own piece to its place and a scatter
+  /// reads it; none: that costs nothing.
+  std::optional<double> own_piece_bandwidth;
   CollectiveCurves collectives;
+  CollectiveAlgorithms algorithms;
   Overlap overlap;
   Bytes bucket_bytes = 25'000'000;         ///< smaller gradient collectives share their latency
   double allocator_reserve = 0.0;          ///< fraction of the peak that fragmentation takes
@@ -141,7 +179,8 @@ struct Cluster {
 
   /// The same machine with another number of devices: the outermost level is scaled; below the
   /// product of the inner levels, outer levels become 1 and the level inside them is scaled or, the
-  /// innermost one, cut. Errors: kUsage where that does not give exactly `count`.
+  /// innermost one, cut. Fully connected levels keep the bandwidth of a link. Errors: kUsage where
+  /// that does not give exactly `count`.
   Result<Cluster> resized(std::int64_t count) const;
 };
 

@@ -12,16 +12,14 @@
 #include <vector>
 
 #include "cost_model/cluster.h"
+#include "cost_model/collective_algorithms.h"
+#include "cost_model/piecewise_linear.h"
 #include "lib/collective.h"
 #include "lib/device_mesh.h"
 #include "lib/result.h"
 #include "lib/units.h"
 
 namespace meshplan {
-
-/// How many parts a group has inside one unit of each level, innermost first: {8, 2} for all
-/// devices of two nodes of 8. One entry per level of the cluster.
-using GroupShape = std::vector<std::int64_t>;
 
 /// The shape of the group of these ranks: per level, the most units of the level below (devices, at
 /// level 0) that one unit holds. Ragged groups are shaped, and priced, as the full group around
@@ -62,18 +60,10 @@ class CollectiveModel {
   int level(AxisSet axes) const;
 
  private:
-  /// latency + bytes * sum over levels of (per_byte[level] * slowdown of the level at that size).
-  struct Term {
-    double latency = 0;
-    std::array<double, kMaxLevels> per_byte{};
-  };
   /// The prices of one group shape.
   struct GroupPrice {
     GroupShape shape;
-    std::vector<Term> gather;      ///< all-gather = reduce-scatter: the orders of the levels
-    std::vector<Term> all_to_all;  ///< the useful ways to stage it
-    double message_latency = 0;    ///< slowest level crossed
-    double broadcast_latency = 0;
+    std::array<PiecewiseLinear, kNetworkCollectives.size()> times;  ///< by Collective
   };
   struct AxisEntry {
     std::int64_t size = 1;
@@ -81,12 +71,9 @@ class CollectiveModel {
   };
 
   CollectiveModel() = default;
-  class Builder;
 
   const AxisEntry& entry(AxisSet axes) const;
-  double cheapest(std::span<const Term> terms, Collective curve, Bytes bytes) const;
-  double bottleneck(const GroupPrice& price, Collective curve, Bytes bytes) const;
-  double group_time(const GroupPrice& price, const CollectiveCall& call) const;
+  static GroupPrice group_price(CollectiveAlgorithmBook& book, const GroupShape& shape);
 
   Cluster cluster_;
   std::vector<int> compact_;        ///< mesh axis -> bit among the axes of size >= 2, or -1

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/collective.h"
 
+#include <limits>
+
 namespace meshplan {
 
 const char* collective_name(Collective collective) {
@@ -25,6 +27,29 @@ const char* collective_name(Collective collective) {
       return "mask";
   }
   return "";
+}
+
+Bytes moved_bytes(Collective collective, std::int64_t devices, Bytes bytes) {
+  if (devices <= 1 || bytes <= 0) return 0;
+  const Bytes others = bytes - bytes / devices;  // bytes * (devices - 1) / devices
+  switch (collective) {
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return others;
+    case Collective::kAllReduce: {
+      constexpr Bytes kMost = std::numeric_limits<Bytes>::max();
+      return others > kMost / 2 ? kMost : 2 * others;
+    }
+    case Collective::kPermute:
+    case Collective::kSendReceive:
+    case Collective::kBroadcast:
+      return bytes;
+    case Collective::kSlice:
+    case Collective::kMask:
+      return 0;
+  }
+  return 0;
 }
 
 }  // namespace meshplan

@@ -2,6 +2,7 @@
 // The collectives that a redistribution is made of, and the shape of a function that prices them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 
@@ -21,6 +22,15 @@ enum class Collective : std::uint8_t {
   kMask,   ///< local, R -> P: the first of each group keeps its value, the others the identity
 };
 
+/// Those that use the network: the first values of the enumeration, in its order.
+inline constexpr std::array kNetworkCollectives = {Collective::kAllGather,
+                                                   Collective::kReduceScatter,
+                                                   Collective::kAllReduce,
+                                                   Collective::kAllToAll,
+                                                   Collective::kPermute,
+                                                   Collective::kSendReceive,
+                                                   Collective::kBroadcast};
+
 /// "all_gather", "reduce_scatter", ...: the names used in files.
 const char* collective_name(Collective collective);
 
@@ -35,6 +45,12 @@ struct CollectiveCall {
   /// input = output elsewhere. For kSlice and kMask the bytes that are written locally.
   Bytes bytes = 0;
 };
+
+/// Bytes that each of `devices` (1 and more) sends in one call whose larger side has `bytes` on one
+/// device, rounded up: (n - 1) / n of them in a gather, a scatter and an exchange, twice that in an
+/// all-reduce, all of them in a permutation and a broadcast, none locally. Stays at the largest
+/// number where it would overflow.
+Bytes moved_bytes(Collective collective, std::int64_t devices, Bytes bytes);
 
 /// Seconds of one call. Must be >= 0, monotone in bytes, and on the price grid (units.h).
 using CollectivePrice = std::function<Seconds(const CollectiveCall&)>;

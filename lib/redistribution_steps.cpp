@@ -20,26 +20,6 @@ std::uint8_t set_of(std::span<const int> axes) {
 
 }  // namespace
 
-Bytes moved_bytes(Collective collective, std::int64_t devices, Bytes bytes) {
-  const Bytes others = bytes - bytes / devices;  // bytes * (devices - 1) / devices
-  switch (collective) {
-    case Collective::kAllGather:
-    case Collective::kReduceScatter:
-    case Collective::kAllToAll:
-      return others;
-    case Collective::kAllReduce:
-      return 2 * others;
-    case Collective::kPermute:
-    case Collective::kSendReceive:
-    case Collective::kBroadcast:
-      return bytes;
-    case Collective::kSlice:
-    case Collective::kMask:
-      return 0;
-  }
-  return 0;
-}
-
 RedistributionStep step_between(std::span<const std::int64_t> axis_sizes,
                                 const Move& move,
                                 LayoutCode before,

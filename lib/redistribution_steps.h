@@ -13,9 +13,6 @@
 
 namespace meshplan {
 
-/// Sent per device by a collective over `devices` whose larger side has `bytes` (rounded up).
-Bytes moved_bytes(Collective collective, std::int64_t devices, Bytes bytes);
-
 /// Fills in everything of a step but its price. `move.to` is not used.
 RedistributionStep step_between(std::span<const std::int64_t> axis_sizes,
                                 const Move& move,

@@ -115,7 +115,7 @@ TEST_CASE("every key of a cluster file is read", "[cluster_reader]") {
   CHECK(e.use_tf32);
   CHECK(e.launch_overhead.value == 1e-6);
   CHECK(e.collective_overhead.value == 2e-6);
-  CHECK(e.collectives.common == BandwidthCurve{{{65536, 0.1}, {Bytes{1} << 30, 1.0}}});
+  CHECK(e.collectives.common == BandwidthCurve{{{65536, 0.1}, {Bytes{1} << 30, 1.0}}, cluster.levels[0].size, 1});
   CHECK(e.overlap == Overlap{0.1, 0.2, 0.3, 0.4, 0.5});
   CHECK(e.bucket_bytes == 1'000'000);
   CHECK(e.allocator_reserve == 0.05);

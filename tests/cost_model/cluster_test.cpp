@@ -52,7 +52,7 @@ TEST_CASE("a number of devices that does not fit the levels is a usage error", "
 }
 
 TEST_CASE("a bandwidth curve interpolates transfer times", "[cluster]") {
-  const BandwidthCurve curve{{{1000, 0.25}, {3000, 0.5}}};
+  const BandwidthCurve curve{{{1000, 0.25}, {3000, 0.5}}, 1, 1};
   CHECK(curve.slowdown(10) == Approx(4.0));
   CHECK(curve.slowdown(1000) == Approx(4.0));
   CHECK(curve.slowdown(3000) == Approx(2.0));
