@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -74,20 +75,32 @@ Result<VirtualDevices> distribute(const DenseTensor& full, const Layout& layout)
   return devices;
 }
 
-Result<std::optional<ShardDifference>> first_difference(const VirtualDevices& devices,
-                                                        const DenseTensor& full,
-                                                        const Layout& layout,
-                                                        double tolerance) {
+namespace {
+
+/// `held`: by position.
+Result<std::optional<ShardDifference>> difference_of(std::vector<const DenseTensor*> held,
+                                                     const DenseTensor& full,
+                                                     const Layout& layout,
+                                                     double tolerance) {
   const DeviceMesh& mesh = layout.mesh();
-  std::map<DeviceRank, DenseTensor> values = devices.tensors();
+  std::deque<DenseTensor> resolved;
   const std::vector<int> partial = partial_axes(layout);
   for (auto axis = partial.rbegin(); axis != partial.rend(); ++axis) {
-    for (const auto& group : mesh.groups_of(AxisSet{1} << *axis)) {
+    const std::int64_t members = mesh.axis_size(*axis);
+    std::int64_t stride = 1;
+    for (int inner = *axis + 1; inner < mesh.ndim(); ++inner) stride *= mesh.axis_size(inner);
+    for (std::int64_t position = 0; position < mesh.size(); ++position) {
+      if (mesh.coordinate_at(position, *axis) != 0) continue;
+      std::vector<std::size_t> group;
       std::vector<const DenseTensor*> terms;
-      for (const DeviceRank rank : group) terms.push_back(&values[rank]);
+      for (std::int64_t m = 0; m < members; ++m) {
+        group.push_back(static_cast<std::size_t>(position + m * stride));
+        terms.push_back(held[group.back()]);
+      }
       auto whole = reduced(terms, *layout.partial_of(*axis));
       if (!whole) return fail(ErrorCode::kConflict, "", whole.error().message);
-      for (const DeviceRank rank : group) values[rank] = *whole;
+      resolved.push_back(*std::move(whole));
+      for (const std::size_t member : group) held[member] = &resolved.back();
     }
   }
   double largest = 1;
@@ -101,9 +114,12 @@ Result<std::optional<ShardDifference>> first_difference(const VirtualDevices& de
     auto block = layout.slice(full.shape, position);
     if (!block) return fail(block.error());
     const std::vector<std::int64_t> begin = begins_of(*block);
-    const DenseTensor expected = block_of(full, begin, sizes_of(*block));
+    const std::vector<std::int64_t> sizes = sizes_of(*block);
+    const bool all = sizes == full.shape;
+    const DenseTensor part = all ? DenseTensor() : block_of(full, begin, sizes);
+    const DenseTensor& expected = all ? full : part;
     const DeviceRank rank = mesh.rank_at(position);
-    const DenseTensor& found = values[rank];
+    const DenseTensor& found = *held[static_cast<std::size_t>(position)];
     if (found.values.empty() && expected.values.empty()) continue;
     if (found.shape != expected.shape) return std::optional(ShardDifference{rank, true, {}, 0, 0});
     for (std::size_t i = 0; i < expected.values.size(); ++i) {
@@ -118,6 +134,30 @@ Result<std::optional<ShardDifference>> first_difference(const VirtualDevices& de
     }
   }
   return std::optional<ShardDifference>();
+}
+
+}  // namespace
+
+Result<std::optional<ShardDifference>> first_difference(const VirtualDevices& devices,
+                                                        const DenseTensor& full,
+                                                        const Layout& layout,
+                                                        double tolerance) {
+  static const DenseTensor kNothing;
+  std::vector<const DenseTensor*> held;
+  for (std::int64_t position = 0; position < layout.mesh().size(); ++position) {
+    const auto found = devices.tensors().find(layout.mesh().rank_at(position));
+    held.push_back(found == devices.tensors().end() ? &kNothing : &found->second);
+  }
+  return difference_of(std::move(held), full, layout, tolerance);
+}
+
+Result<std::optional<ShardDifference>> first_difference(std::span<const DenseTensor> devices,
+                                                        const DenseTensor& full,
+                                                        const Layout& layout,
+                                                        double tolerance) {
+  std::vector<const DenseTensor*> held;
+  for (const DenseTensor& device : devices) held.push_back(&device);
+  return difference_of(std::move(held), full, layout, tolerance);
 }
 
 Result<void> check_devices(const VirtualDevices& devices,

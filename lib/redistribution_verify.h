@@ -36,6 +36,11 @@ Result<std::optional<ShardDifference>> first_difference(const VirtualDevices& de
                                                         const DenseTensor& full,
                                                         const Layout& layout,
                                                         double tolerance = 0);
+/// The same of the devices by position.
+Result<std::optional<ShardDifference>> first_difference(std::span<const DenseTensor> devices,
+                                                        const DenseTensor& full,
+                                                        const Layout& layout,
+                                                        double tolerance = 0);
 
 /// kConflict with the first device and element that differ, unless the devices hold exactly `full`
 /// under `layout`.

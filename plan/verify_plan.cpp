@@ -564,8 +564,8 @@ class Verifier {
             {ErrorCode::kUnsupported, "", "operator \"" + op.name + "\": " + can.error().message});
       auto& single = single_info_of_[op.rule.get()];
       if (!single) single = std::make_shared<OperatorInfo>(op.rule, std::vector<std::int64_t>{});
-      auto candidates = strategies_of(full_, o, meshes_->full(), full_info_of_);
-      const auto small = strategies_of(graph_, o, mesh(), info_of_);
+      std::vector<Strategy> candidates = strategies_of(full_, o, meshes_->full(), full_info_of_);
+      const std::vector<Strategy>& small = strategies_of(graph_, o, mesh(), info_of_);
       if (candidates.empty() || small.empty()) {
         return malformed(
             operator_place(o) + "/in_placements",
@@ -594,10 +594,32 @@ class Verifier {
   }
 
   /// The strategies of an operator of the big or the small graph that give the plan's placements.
-  std::vector<Strategy> strategies_of(const Graph& graph,
-                                      std::size_t o,
-                                      const DeviceMesh& mesh,
-                                      Infos& infos) const {
+  const std::vector<Strategy>& strategies_of(const Graph& graph,
+                                             std::size_t o,
+                                             const DeviceMesh& mesh,
+                                             Infos& infos) {
+    const Operator& op = graph.operators[o];
+    // operators of equal layers have one answer
+    std::string key;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (!op.inputs[i]) continue;
+      const Tensor& tensor = graph.tensor(*op.inputs[i]);
+      key += to_string(*operators_[o]->in_placements[i]) + (tensor.has_gradient ? " g" : " ");
+      if (tensor.producer)
+        key += reduction_name(info_in(infos, graph.op(*tensor.producer), mesh).result_reduction());
+      key += ";";
+    }
+    for (const Placements& placements : operators_[o]->out_placements)
+      key += to_string(placements) + ";";
+    const auto [known, added] = strategies_known_.try_emplace({op.rule.get(), std::move(key)});
+    if (added) known->second = find_strategies_of(graph, o, mesh, infos);
+    return known->second;
+  }
+
+  std::vector<Strategy> find_strategies_of(const Graph& graph,
+                                           std::size_t o,
+                                           const DeviceMesh& mesh,
+                                           Infos& infos) const {
     const Operator& op = graph.operators[o];
     const OperatorInfo& info = info_in(infos, op, mesh);
     const int axes = mesh.ndim();
@@ -752,15 +774,15 @@ class Verifier {
     for (std::size_t o = 0; o < graph_.operators.size(); ++o) {
       const Operator& op = graph_.operators[o];
       const auto& info = single_info_of_[op.rule.get()];
-      std::vector<std::optional<DeviceTensors>> operands;
+      std::vector<std::optional<std::span<const DenseTensor>>> operands;
       for (const auto& input : op.inputs) {
         operands.emplace_back();
-        if (input) operands.back() = DeviceTensors{expected_[index(*input)]};
+        if (input) operands.back().emplace(&expected_[index(*input)], std::size_t{1});
       }
       auto made = OperatorExecution::forward(call(o), info, info->strategies().front(), operands);
       if (!made) return execution_failed(o, made.error());
       for (std::size_t r = 0; r < op.outputs.size(); ++r)
-        expected_[index(op.outputs[r])] = made->results()[r][0];
+        expected_[index(op.outputs[r])] = std::move(made->take_result(r)[0]);
       reference_runs_.push_back(
           graph_.training ? std::make_unique<OperatorExecution>(std::move(*made)) : nullptr);
     }
@@ -916,7 +938,7 @@ class Verifier {
                   const char* phase) {
     ++report_.comparisons;
     const auto difference = first_difference(
-        devices_of(held.blocks, mesh()), expected, held.layout, options_.tolerance);
+        std::span<const DenseTensor>(held.blocks), expected, held.layout, options_.tolerance);
     if (!difference) return diverges(op, tensor, phase, difference.error().message);
     if (!*difference) return std::nullopt;
     Stop found = diverges(op, tensor, phase, "");
@@ -991,7 +1013,7 @@ class Verifier {
 
   Outcome forward(std::size_t o) {
     const Operator& op = graph_.operators[o];
-    std::vector<std::optional<DeviceTensors>> operands;
+    std::vector<std::optional<std::span<const DenseTensor>>> operands;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       operands.emplace_back();
       if (!op.inputs[i]) continue;
@@ -1005,7 +1027,7 @@ class Verifier {
                         "forward",
                         "the operator reads " + to_string(wanted->placements()) +
                             ", but the tensor arrives as " + to_string(held->layout.placements()));
-      operands.back() = held->blocks;
+      operands.back().emplace(held->blocks);
     }
     auto made =
         OperatorExecution::forward(call(o), info_of_[op.rule.get()], strategies_[o], operands);
@@ -1019,7 +1041,7 @@ class Verifier {
       if (!root || !(*root == *lies))
         return diverges(op.name, t, "forward", "the tensor is not as its producer leaves it");
       Travel& travel = travels_[t];
-      travel.root = std::make_shared<Held>(Held{made->results()[r], std::move(*lies)});
+      travel.root = std::make_shared<Held>(Held{made->take_result(r), std::move(*lies)});
       if (Outcome out = compare(*travel.root, expected_[t], t, op.name, "forward")) return out;
       for (auto& way : travel.ways) way = {travel.root};
       if (Outcome out = bring(t)) return out;
@@ -1283,6 +1305,8 @@ class Verifier {
   Infos single_info_of_;                                           ///< of the same on one device
   Infos full_info_of_;  ///< of the big graph on its whole mesh
   std::vector<Strategy> strategies_;
+  /// Of a rule (of the big graph or the small one) and what the plan says of its operator.
+  std::map<std::pair<const Rule*, std::string>, std::vector<Strategy>> strategies_known_;
 
   std::vector<DenseTensor> expected_;                           ///< per tensor
   std::vector<std::optional<DenseTensor>> expected_gradients_;  ///< of this micro-batch

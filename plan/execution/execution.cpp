@@ -16,7 +16,7 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
 }
 
 /// All devices' blocks in one tensor. Errors: kValue.
-Result<DenseTensor> joined(const DeviceTensors& blocks,
+Result<DenseTensor> joined(std::span<const DenseTensor> blocks,
                            std::int64_t devices,
                            const Shape& local,
                            const std::string& what) {
@@ -28,6 +28,7 @@ Result<DenseTensor> joined(const DeviceTensors& blocks,
   DenseTensor all;
   all.shape = {devices};
   all.shape.insert(all.shape.end(), local.begin(), local.end());
+  all.values.reserve(static_cast<std::size_t>(element_count(all.shape)));
   for (const DenseTensor& block : blocks) {
     if (block.shape != local)
       return fail(ErrorCode::kValue,
@@ -86,7 +87,7 @@ Result<OperatorExecution> OperatorExecution::forward(
     OperatorCall call,
     std::shared_ptr<const OperatorInfo> info,
     const Strategy& strategy,
-    const std::vector<std::optional<DeviceTensors>>& operands) {
+    const std::vector<std::optional<std::span<const DenseTensor>>>& operands) {
   if (auto can = can_execute(call.type, info->rule()); !can) return fail(can.error());
   const Meaning meaning = find_meaning(call.type, info->rule());
   auto state = std::make_unique<State>(std::move(call), std::move(info), strategy);
@@ -139,6 +140,10 @@ Result<OperatorExecution> OperatorExecution::forward(
 }
 
 const std::vector<DeviceTensors>& OperatorExecution::results() const { return state_->results; }
+
+DeviceTensors OperatorExecution::take_result(std::size_t r) {
+  return std::move(state_->results[r]);
+}
 
 const std::vector<InnerCall>& OperatorExecution::collectives() const {
   return state_->tape.calls();

@@ -58,7 +58,7 @@ class OperatorExecution {
       OperatorCall call,
       std::shared_ptr<const OperatorInfo> info,
       const Strategy& strategy,
-      const std::vector<std::optional<DeviceTensors>>& operands);
+      const std::vector<std::optional<std::span<const DenseTensor>>>& operands);
 
   OperatorExecution(OperatorExecution&&) noexcept;
   OperatorExecution& operator=(OperatorExecution&&) noexcept;
@@ -66,6 +66,8 @@ class OperatorExecution {
 
   /// By result, then by device.
   const std::vector<DeviceTensors>& results() const;
+  /// Hands result r over; results() has it no more.
+  DeviceTensors take_result(std::size_t r);
   /// Gradients of the operands (nullopt where none is wanted) from those of the results (nullopt:
   /// zero). Errors: kValue (a block of the wrong shape).
   Result<std::vector<std::optional<DeviceTensors>>> backward(

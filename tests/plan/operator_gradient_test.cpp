@@ -15,7 +15,7 @@ double weighted(const OperatorCase& c, const TypedOperator& typed, const WholeRu
   for (const auto& value : c.values)
     operands.push_back(value ? std::optional(DeviceTensors{*value}) : std::nullopt);
   auto run =
-      OperatorExecution::forward(call_of(c, typed), info, info->strategies().at(0), operands);
+      OperatorExecution::forward(call_of(c, typed), info, info->strategies().at(0), seen(operands));
   if (!run) FAIL(run.error().message);
   double total = 0;
   for (std::size_t r = 0; r < run->results().size(); ++r) {

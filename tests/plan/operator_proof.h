@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,17 @@ inline DeviceTensors distribute(const DenseTensor& full,
   return blocks;
 }
 
+/// What an execution reads.
+inline std::vector<std::optional<std::span<const DenseTensor>>> seen(
+    const std::vector<std::optional<DeviceTensors>>& operands) {
+  std::vector<std::optional<std::span<const DenseTensor>>> list;
+  for (const auto& operand : operands) {
+    list.emplace_back();
+    if (operand) list.back().emplace(*operand);
+  }
+  return list;
+}
+
 inline bool close(double a, double b) {
   if (std::isnan(a) && std::isnan(b)) return true;
   return a == b || std::abs(a - b) <= kTolerance * std::max(1.0, std::abs(b));
@@ -144,7 +156,7 @@ inline Result<WholeRun> run_whole(const OperatorCase& c,
   for (const auto& value : c.values)
     operands.push_back(value ? std::optional(DeviceTensors{*value}) : std::nullopt);
   auto run =
-      OperatorExecution::forward(call_of(c, typed), info, info->strategies().at(0), operands);
+      OperatorExecution::forward(call_of(c, typed), info, info->strategies().at(0), seen(operands));
   if (!run) return fail(run.error());
   WholeRun whole;
   std::vector<std::optional<DeviceTensors>> gradients;
@@ -197,7 +209,7 @@ inline std::optional<std::string> disproof(const OperatorCase& c,
     const TensorState state = info->operand_state(strategy, i, c.gradients[i]);
     operands.back() = distribute(*c.values[i], value_placements(state, axes), mesh, random);
   }
-  auto run = OperatorExecution::forward(call_of(c, typed), info, strategy, operands);
+  auto run = OperatorExecution::forward(call_of(c, typed), info, strategy, seen(operands));
   if (!run) return run.error().message;
   std::vector<std::optional<DeviceTensors>> gradients;
   for (std::size_t r = 0; r < whole.results.size(); ++r) {
