@@ -126,15 +126,15 @@ PiecewiseLinear CollectiveAlgorithmBook::find(Collective collective,
                                               Piece piece) {
   PiecewiseLinear result = one_call(collective, shape);
   if (piece == Piece::kCopied) result = result + own_piece(collective, shape);
+  const bool in_stages =
+      collective == Collective::kAllGather || collective == Collective::kReduceScatter ||
+      collective == Collective::kAllReduce || collective == Collective::kAllToAll;
+  if (!in_stages || !cluster_.efficiency.algorithms.staged) return result;
   if (collective == Collective::kAllReduce) {
     result = least(result,
                    best(Collective::kReduceScatter, shape, Piece::kInPlace) +
                        best(Collective::kAllGather, shape, Piece::kInPlace));
   }
-  const bool in_stages =
-      collective == Collective::kAllGather || collective == Collective::kReduceScatter ||
-      collective == Collective::kAllReduce || collective == Collective::kAllToAll;
-  if (!in_stages || !cluster_.efficiency.algorithms.staged) return result;
   for (const GroupShape& stage : stages(shape))
     result = least(result, staged(collective, stage, rest_of(shape, stage), piece));
   return result;

@@ -115,7 +115,8 @@ TEST_CASE("every key of a cluster file is read", "[cluster_reader]") {
   CHECK(e.use_tf32);
   CHECK(e.launch_overhead.value == 1e-6);
   CHECK(e.collective_overhead.value == 2e-6);
-  CHECK(e.collectives.common == BandwidthCurve{{{65536, 0.1}, {Bytes{1} << 30, 1.0}}, cluster.levels[0].size, 1});
+  CHECK(e.collectives.common ==
+        BandwidthCurve{{{65536, 0.1}, {Bytes{1} << 30, 1.0}}, cluster.levels[0].size, 1});
   CHECK(e.overlap == Overlap{0.1, 0.2, 0.3, 0.4, 0.5});
   CHECK(e.bucket_bytes == 1'000'000);
   CHECK(e.allocator_reserve == 0.05);
@@ -240,6 +241,50 @@ TEST_CASE("no text makes the cluster reader fail badly", "[cluster_reader]") {
     const Result<Cluster> cluster = parse_cluster(text, "c.json");
     if (!cluster) CHECK_FALSE(cluster.error().message.empty());
   }
+}
+
+TEST_CASE("how a level is wired and reduces, and what its curves were measured on",
+          "[cluster_reader]") {
+  const std::string text = R"json({
+  "schema": "meshplan.cluster/1.0", "name": "two",
+  "device": {"name": "A", "memory": "80GiB", "memory_bandwidth": "2TB/s", "peak_flops": {"bf16": "312TFLOPS"}},
+  "levels": [{"name": "mesh", "size": 8, "bandwidth": "70GB/s", "latency": "1us", "wiring": "fully_connected",
+              "in_network_all_reduce": {"bandwidth": "40GB/s", "latency": "20us"}},
+             {"name": "net", "size": 4, "bandwidth": "25GB/s", "latency": "12us", "group_bandwidth": "100GB/s",
+              "collectives": {"devices": 16, "1MiB": 0.5, "all_gather": {"devices": 2, "1MiB": 0.6},
+                              "all_reduce": {"1MiB": 0.7}, "send_receive": {"1MiB": 0.8}}}],
+  "efficiency": {"algorithms": ["ring", "staged"], "own_piece_bandwidth": "900GB/s", "collectives": {"1MiB": 0.5}}})json";
+  const Cluster cluster = read(text);
+  CHECK(cluster.levels[0].wiring == Wiring::kFullyConnected);
+  CHECK(cluster.levels[0].in_network_all_reduce == InNetworkReduction{40e9, {20e-6}});
+  CHECK(cluster.levels[1].wiring == Wiring::kSwitch);
+  CHECK(cluster.levels[1].group_bandwidth == 100e9);
+  CHECK(cluster.efficiency.algorithms == CollectiveAlgorithms{false, true});
+  CHECK(cluster.efficiency.own_piece_bandwidth == 900e9);
+  CHECK(cluster.efficiency.collectives.common.devices == 8);  // those of a node
+  const CollectiveCurves& outer = *cluster.levels[1].collectives;
+  const auto measured_on = [&](Collective c) {
+    return std::make_pair(outer.of(c).devices, outer.of(c).sharing);
+  };
+  CHECK(measured_on(Collective::kAllToAll) == std::make_pair(std::int64_t{16}, std::int64_t{8}));
+  CHECK(measured_on(Collective::kAllGather) == std::make_pair(std::int64_t{2}, std::int64_t{1}));
+  CHECK(measured_on(Collective::kAllReduce) == std::make_pair(std::int64_t{32}, std::int64_t{8}));
+  CHECK(measured_on(Collective::kSendReceive) == std::make_pair(std::int64_t{1}, std::int64_t{1}));
+  const Cluster again = read(write_cluster(cluster));
+  CHECK(again.fingerprint == cluster.fingerprint);
+  CHECK(again.levels[1].collectives == cluster.levels[1].collectives);
+  CHECK(again.efficiency.algorithms == cluster.efficiency.algorithms);
+
+  check_error(
+      with("fully_connected", "fuly_connected", text), "/levels/0/wiring", "fully_connected");
+  check_error(with("\"staged\"", "\"stage\"", text), "/efficiency/algorithms/1", "\"staged\"");
+  check_error(
+      with("\"devices\": 16", "\"devices\": 0", text), "/levels/1/collectives/devices", "1");
+  check_error(
+      with(", \"latency\": \"20us\"", "", text), "/levels/0/in_network_all_reduce", "latency");
+  check_error(with("\"group_bandwidth\": \"100GB/s\"", "\"group_bandwidth\": 0", text),
+              "/levels/1/group_bandwidth",
+              "rate");
 }
 
 TEST_CASE("every shipped cluster is valid, sourced and resizable", "[cluster_reader]") {

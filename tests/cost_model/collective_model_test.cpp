@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost_model/collective_model.h"
 
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
 #include <random>
+#include <set>
 
 #include "support/catch.h"
 #include "test_clusters.h"
@@ -464,6 +469,53 @@ TEST_CASE("splitting a mesh axis never makes a collective dearer", "[collective]
         }
       }
     }
+  }
+}
+
+TEST_CASE("a group is priced by where its ranks stand, in whatever order", "[collective][law]") {
+  const std::uint64_t seed = 20250711;
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 60; ++round) {
+    const Cluster machine = random_machine(random, {4, 3, 2, 2});
+    Sizes ranks(48);
+    std::iota(ranks.begin(), ranks.end(), 0);
+    std::shuffle(ranks.begin(), ranks.end(), random);
+    ranks.resize(1 + random() % 12);  // a sub-mesh, anywhere
+    const auto n = static_cast<std::int64_t>(ranks.size());
+    // the most units of the level below in one unit of each level, counted the plain way
+    GroupShape shape;
+    std::int64_t below = 1;
+    for (const Level& l : machine.levels) {
+      const std::int64_t unit = below * l.size;
+      std::map<std::int64_t, std::set<std::int64_t>> parts;
+      for (const std::int64_t r : ranks) parts[r / unit].insert(r / below);
+      std::int64_t most = 0;
+      for (const auto& [u, inside] : parts)
+        most = std::max(most, static_cast<std::int64_t>(inside.size()));
+      shape.push_back(most);
+      below = unit;
+    }
+    CHECK(group_shape(machine, ranks) == shape);
+    const CollectiveModel m = model(machine, {n}, ranks);
+    std::shuffle(ranks.begin(), ranks.end(), random);
+    const CollectiveModel other = model(machine, {n}, ranks);
+    // swapping whole nodes of a pod moves nobody nearer or farther
+    Sizes moved;
+    for (const std::int64_t r : ranks) moved.push_back(r / 12 * 12 + (r % 12 + 4) % 12);
+    const CollectiveModel turned = model(machine, {n}, moved);
+    const Bytes bytes = Bytes{1} << (random() % 30);
+    for (const Collective c : kAll) {
+      CHECK(time(m, c, 1, bytes) == time(other, c, 1, bytes));
+      CHECK(time(m, c, 1, bytes) == time(turned, c, 1, bytes));
+    }
+    // consecutive ranks fill nodes, strided ones stand apart: 4 in one node against 4 in four
+    const CollectiveModel mesh = model(machine, {12, 4});
+    const CollectiveModel strided = model(machine, {4, 12});
+    CHECK(mesh.level(kSecond) == 0);
+    CHECK(strided.level(kFirst) > 0);
+    CHECK(time(mesh, Collective::kSendReceive, kSecond, bytes) <=
+          time(strided, Collective::kSendReceive, kFirst, bytes));
   }
 }
 
