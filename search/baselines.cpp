@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "lib/check.h"
 #include "search/dimension_roles.h"
 
 namespace meshplan {
@@ -30,58 +31,73 @@ bool between_blocks(const Graph& graph, const Operator& op) {
   });
 }
 
-ParameterAction resting(const std::string& name) {
-  if (name == "ddp") return ParameterAction::kNone;
-  if (name == "zero2") return ParameterAction::kGradient;
-  if (name == "fsdp") return ParameterAction::kAll;
-  return ParameterAction::kState;  // zero1 and both forms of megatron
+/// Does the action shard the factor, alone or in the ring form? An operator that has no such
+/// factor, or cannot shard it, does redundant work.
+bool shards(const OperatorInfo& info, const AxisAction& action, const std::optional<int>& factor) {
+  if (!factor || info.rule().factors[static_cast<std::size_t>(*factor)].kind == FactorKind::kWhole)
+    return action.kind == AxisAction::Kind::kNone;
+  return (action.kind == AxisAction::Kind::kFactor || action.kind == AxisAction::Kind::kRing) &&
+         action.factor == *factor;
 }
 
-bool is_two_axis(const std::string& name) { return name == "megatron" || name == "megatron-sp"; }
+bool is_tensor_axis(AxisRole role) {
+  return role == AxisRole::kTensor || role == AxisRole::kTensorSequence;
+}
 
-/// On the data axis the batch factor must be sharded wherever there is one that divides.
-Restrictions restrict_to(const std::string& name, PriceBook& book) {
-  const Graph& graph = book.graph();
-  const auto batch = follow_dimension(graph, 0);
-  const auto sequence = follow_dimension(graph, 1);
-  auto shards =
-      [&book](OperatorId op, const Strategy& strategy, int axis, const std::optional<int>& factor) {
-        const OperatorInfo& info = book.info(op);
-        const AxisAction& action = info.action(strategy, axis);
-        if (!factor ||
-            info.rule().factors[static_cast<std::size_t>(*factor)].kind == FactorKind::kWhole)
-          return action.kind == AxisAction::Kind::kNone;
-        return action.kind == AxisAction::Kind::kFactor && action.factor == *factor;
-      };
-  Restrictions restrictions;
-  restrictions.strategy = [&book, &graph, name, batch, sequence, shards](OperatorId id,
-                                                                         const Strategy& strategy) {
-    const Operator& op = graph.op(id);
-    if (!shards(id, strategy, 0, batch[index(id)])) return false;
-    if (!is_two_axis(name)) return true;
-    const AxisAction& action = book.info(id).action(strategy, 1);
-    if (reads_weight_matrix(graph, op)) return shards_parameter(graph, op, action);
-    if (!between_blocks(graph, op)) return true;
-    return name == "megatron" ? action.kind == AxisAction::Kind::kNone
-                              : shards(id, strategy, 1, sequence[index(id)]);
-  };
-  const ParameterAction wanted = resting(name);
-  restrictions.parameter =
-      [&book, wanted](TensorId tensor, const TensorState& state, const ParameterChoice& choice) {
-        if (choice[1] != ParameterAction::kNone) return false;
-        if (choice[0] == wanted) return true;
-        // where the pattern's cut does not exist the parameter rests whole
-        ParameterChoice ideal{};
-        ideal[0] = wanted;
-        const std::vector<ParameterChoice> legal = book.parameter_choices(tensor, state);
-        const bool exists = std::find(legal.begin(), legal.end(), ideal) != legal.end() &&
-                            book.parameter_price(tensor, state, ideal, false).has_value();
-        return !exists && choice[0] == ParameterAction::kNone;
-      };
-  return restrictions;
+TextbookPlan textbook_plan(const std::string& name) {
+  const AxisRole data = AxisRole::kData;
+  if (name == "ddp") return {{data}, ParameterAction::kNone};
+  if (name == "zero1") return {{data}, ParameterAction::kState};
+  if (name == "zero2") return {{data}, ParameterAction::kGradient};
+  if (name == "fsdp") return {{data}, ParameterAction::kAll};
+  if (name == "megatron") return {{data, AxisRole::kTensor}, ParameterAction::kState};
+  return {{data, AxisRole::kTensorSequence}, ParameterAction::kState};
 }
 
 }  // namespace
+
+Restrictions restrict_to(const TextbookPlan& plan, PriceBook& book) {
+  MESHPLAN_CHECK(static_cast<int>(plan.axes.size()) == book.mesh_axes());
+  const Graph& graph = book.graph();
+  Restrictions restrictions;
+  restrictions.strategy = [&book,
+                           &graph,
+                           axes = plan.axes,
+                           batch = follow_dimension(graph, 0),
+                           sequence = follow_dimension(graph, 1)](OperatorId id,
+                                                                  const Strategy& strategy) {
+    const Operator& op = graph.op(id);
+    const OperatorInfo& info = book.info(id);
+    for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+      const AxisAction& action = info.action(strategy, static_cast<int>(axis));
+      bool fits = true;
+      if (axes[axis] == AxisRole::kData) {
+        fits = shards(info, action, batch[index(id)]);
+      } else if (axes[axis] == AxisRole::kContext) {
+        fits = shards(info, action, sequence[index(id)]);
+      } else if (reads_weight_matrix(graph, op)) {
+        fits = shards_parameter(graph, op, action);
+      } else if (between_blocks(graph, op)) {
+        fits = axes[axis] == AxisRole::kTensor ? action.kind == AxisAction::Kind::kNone
+                                               : shards(info, action, sequence[index(id)]);
+      }
+      if (!fits) return false;
+    }
+    return true;
+  };
+  ParameterChoice ideal{};
+  for (std::size_t axis = 0; axis < plan.axes.size(); ++axis)
+    ideal[axis] = is_tensor_axis(plan.axes[axis]) ? ParameterAction::kNone : plan.rest;
+  restrictions.parameter =
+      [&book, ideal](TensorId tensor, const TensorState& state, const ParameterChoice& choice) {
+        if (choice == ideal) return true;
+        const std::vector<ParameterChoice> legal = book.parameter_choices(tensor, state);
+        const bool exists = std::find(legal.begin(), legal.end(), ideal) != legal.end() &&
+                            book.parameter_price(tensor, state, ideal, false).has_value();
+        return !exists && choice == ParameterChoice{};
+      };
+  return restrictions;
+}
 
 std::span<const std::string> baseline_names() {
   static const std::vector<std::string> kNames = {
@@ -94,8 +110,9 @@ Result<BaselinePrice> price_baseline(const std::string& name,
                                      const Cluster& cluster,
                                      const std::vector<MeshShape>& meshes,
                                      const DpOptions& options) {
+  const TextbookPlan plan = textbook_plan(name);
   std::vector<MeshShape> tried;
-  if (!is_two_axis(name)) {
+  if (plan.axes.size() == 1) {
     tried.push_back({{cluster.devices()}, {"dp"}});
   } else {
     for (const MeshShape& mesh : meshes) {
@@ -105,7 +122,7 @@ Result<BaselinePrice> price_baseline(const std::string& name,
   if (tried.empty()) return fail(ErrorCode::kUnsupported, "", "needs a mesh of two axes");
   const RestrictionsOf restrictions = [&](PriceBook& book,
                                           const MeshShape&) -> Result<Restrictions> {
-    return restrict_to(name, book);
+    return restrict_to(plan, book);
   };
   auto priced = [&](const DpOptions& with) {
     return dp_search(graph, cluster, tried, with, restrictions);

@@ -8,6 +8,7 @@
 // sequence. Optimizer state is cut over the first axis where that is possible, as is usual.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,24 @@
 #include "search/dp_search.h"
 
 namespace meshplan {
+
+/// What a textbook plan does along one mesh axis.
+enum class AxisRole : std::uint8_t {
+  kData,            ///< every operator shards the batch wherever it divides
+  kContext,         ///< the sequence, attention in its ring form or with gathered keys and values
+  kTensor,          ///< every product with a weight shards the weight, between blocks replicated
+  kTensorSequence,  ///< the same, between blocks sharded over the sequence
+};
+
+/// One textbook plan: a role per mesh axis, and how parameters rest along data and context axes
+/// (whole where that cut does not exist).
+struct TextbookPlan {
+  std::vector<AxisRole> axes;
+  ParameterAction rest = ParameterAction::kNone;
+};
+
+/// What the plan leaves open. The book must outlive the result.
+Restrictions restrict_to(const TextbookPlan& plan, PriceBook& book);
 
 /// "ddp", "zero1", "zero2", "fsdp", "megatron", "megatron-sp".
 std::span<const std::string> baseline_names();
