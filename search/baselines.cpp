@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+#include <variant>
 
 #include "lib/check.h"
 #include "search/dimension_roles.h"
@@ -69,6 +71,7 @@ Restrictions restrict_to(const TextbookPlan& plan, PriceBook& book) {
     const Operator& op = graph.op(id);
     const OperatorInfo& info = book.info(id);
     for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+      if (book.mesh_shape()[axis] == 1) continue;
       const AxisAction& action = info.action(strategy, static_cast<int>(axis));
       bool fits = true;
       if (axes[axis] == AxisRole::kData) {
@@ -99,6 +102,26 @@ Restrictions restrict_to(const TextbookPlan& plan, PriceBook& book) {
   return restrictions;
 }
 
+Result<TextbookResult> search_textbook(const TextbookPlan& plan,
+                                       const Graph& graph,
+                                       const Cluster& cluster,
+                                       const std::vector<MeshShape>& meshes,
+                                       const DpOptions& options) {
+  const RestrictionsOf restrictions = [&](PriceBook& book,
+                                          const MeshShape&) -> Result<Restrictions> {
+    return restrict_to(plan, book);
+  };
+  auto outcome = dp_search(graph, cluster, meshes, options, restrictions);
+  const bool fits = !outcome || !std::holds_alternative<NoPlan>(*outcome);
+  if (!fits) {
+    DpOptions unlimited = options;
+    unlimited.memory_limit = std::numeric_limits<Bytes>::max();
+    outcome = dp_search(graph, cluster, meshes, unlimited, restrictions);
+  }
+  if (!outcome) return fail(outcome.error());
+  return TextbookResult{std::move(std::get<DpResult>(*outcome)), fits};
+}
+
 std::span<const std::string> baseline_names() {
   static const std::vector<std::string> kNames = {
       "ddp", "zero1", "zero2", "fsdp", "megatron", "megatron-sp"};
@@ -120,31 +143,17 @@ Result<BaselinePrice> price_baseline(const std::string& name,
     }
   }
   if (tried.empty()) return fail(ErrorCode::kUnsupported, "", "needs a mesh of two axes");
-  const RestrictionsOf restrictions = [&](PriceBook& book,
-                                          const MeshShape&) -> Result<Restrictions> {
-    return restrict_to(plan, book);
-  };
-  auto priced = [&](const DpOptions& with) {
-    return dp_search(graph, cluster, tried, with, restrictions);
-  };
-  auto outcome = priced(options);
-  bool fits = true;
-  if (outcome && std::holds_alternative<NoPlan>(*outcome)) {
-    fits = false;
-    DpOptions unlimited = options;
-    unlimited.memory_limit = std::numeric_limits<Bytes>::max();
-    outcome = priced(unlimited);
-  }
-  if (!outcome)
-    return fail(ErrorCode::kUnsupported, "", "cannot be applied: " + outcome.error().message);
-  const DpResult& found = std::get<DpResult>(*outcome);
+  const auto searched = search_textbook(plan, graph, cluster, tried, options);
+  if (!searched)
+    return fail(ErrorCode::kUnsupported, "", "cannot be applied: " + searched.error().message);
+  const DpResult& found = searched->found;
   BaselinePrice price;
   price.name = name;
   price.mesh = found.mesh;
   price.objective = found.evaluation.objective;
   price.step_time = found.evaluation.step_time;
   price.peak = found.evaluation.peak;
-  price.fits = fits;
+  price.fits = searched->fits;
   return price;
 }
 

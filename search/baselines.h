@@ -36,6 +36,19 @@ struct TextbookPlan {
 /// What the plan leaves open. The book must outlive the result.
 Restrictions restrict_to(const TextbookPlan& plan, PriceBook& book);
 
+struct TextbookResult {
+  DpResult found;
+  bool fits = true;  ///< within the memory limit
+};
+
+/// The cheapest plan of the pattern on these meshes (of as many axes as it has roles), within the
+/// memory limit if there is one, else without a limit. Errors: those of dp_search.
+Result<TextbookResult> search_textbook(const TextbookPlan& plan,
+                                       const Graph& graph,
+                                       const Cluster& cluster,
+                                       const std::vector<MeshShape>& meshes,
+                                       const DpOptions& options);
+
 /// "ddp", "zero1", "zero2", "fsdp", "megatron", "megatron-sp".
 std::span<const std::string> baseline_names();
 
