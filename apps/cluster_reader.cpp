@@ -518,6 +518,73 @@ void write_efficiency(JsonWriter& writer, const Efficiency& e) {
   writer.end_object();
 }
 
+// ---------------------------------------------------------------------------------- measurements
+
+Result<Measurement> read_measurement(const JsonCursor& cursor) {
+  FieldReader fields(cursor, {"operator", "inputs", "dtype", "forward", "backward"});
+  Measurement made;
+  made.type = fields.text("operator");
+  if (const auto inputs = fields.require("inputs")) {
+    for (const JsonCursor& shape : fields.keep(inputs->as_array()))
+      made.inputs.push_back(fields.keep(shape.as_int64s()));
+  }
+  if (const auto at = fields.require("dtype")) {
+    const std::string name(fields.keep(at->as_string()));
+    const std::optional<DType> dtype = parse_dtype(name);
+    if (fields.ok() && !dtype) {
+      fields.refuse(*at,
+                    ErrorCode::kValue,
+                    "unknown dtype \"" + name + "\"" + nearest_name_hint(name, dtype_names()));
+    }
+    made.dtype = dtype.value_or(DType::kFp32);
+  }
+  made.forward = {fields.quantity("forward", Unit::kSeconds, kDelay)};
+  if (const auto backward = fields.find("backward"))
+    made.backward = Seconds{fields.quantity_at(*backward, Unit::kSeconds, kDelay)};
+  if (!fields.ok()) return fields.failure();
+  return made;
+}
+
+Result<std::vector<Measurement>> read_measurements(const JsonCursor& cursor) {
+  const Result<std::vector<JsonCursor>> items = cursor.as_array();
+  if (!items) return fail(items.error());
+  std::vector<Measurement> made;
+  std::set<std::tuple<std::string, std::vector<std::vector<std::int64_t>>, DType>> known;
+  for (const JsonCursor& item : *items) {
+    Result<Measurement> measurement = read_measurement(item);
+    if (!measurement) return fail(measurement.error());
+    if (!known.emplace(measurement->type, measurement->inputs, measurement->dtype).second) {
+      return item.error(ErrorCode::kDuplicate,
+                        "there is another measurement of \"" + measurement->type +
+                            "\" with these shapes and this dtype");
+    }
+    made.push_back(std::move(*measurement));
+  }
+  return made;
+}
+
+void write_measurements(JsonWriter& writer, const std::vector<Measurement>& measurements) {
+  writer.key("measurements");
+  writer.begin_array();
+  for (const Measurement& measurement : measurements) {
+    writer.begin_object();
+    writer.member("operator", measurement.type);
+    writer.key("inputs");
+    writer.begin_array(JsonWriter::kOneLine);
+    for (const std::vector<std::int64_t>& shape : measurement.inputs) {
+      writer.begin_array(JsonWriter::kOneLine);
+      for (const std::int64_t size : shape) writer.value(size);
+      writer.end_array();
+    }
+    writer.end_array();
+    writer.member("dtype", dtype_name(measurement.dtype));
+    writer.member("forward", measurement.forward.value);
+    if (measurement.backward) writer.member("backward", measurement.backward->value);
+    writer.end_object();
+  }
+  writer.end_array();
+}
+
 // --------------------------------------------------------------------------------------- finding
 
 bool is_path(std::string_view name) {
@@ -532,9 +599,15 @@ Result<Cluster> parse_cluster(std::string_view text, const std::string& file) {
   const JsonCursor root = document->root();
   if (auto ok = root.expect(JsonKind::kObject); !ok) return fail(ok.error());
   if (auto ok = check_schema(root, "meshplan.cluster", 1, 0); !ok) return fail(ok.error());
-  FieldReader fields(
-      root,
-      {"schema", "name", "device", "levels", "efficiency", "price_per_device_hour", "sources"});
+  FieldReader fields(root,
+                     {"schema",
+                      "name",
+                      "device",
+                      "levels",
+                      "efficiency",
+                      "measurements",
+                      "price_per_device_hour",
+                      "sources"});
   Cluster cluster;
   cluster.name = fields.text("name");
   if (const auto device = fields.require("device"))
@@ -547,6 +620,8 @@ Result<Cluster> parse_cluster(std::string_view text, const std::string& file) {
     const std::int64_t first = cluster.levels[0].size;
     complete_curves(cluster.efficiency.collectives, first, first);
   }
+  if (const auto at = fields.find("measurements"))
+    cluster.measurements = fields.keep(read_measurements(*at));
   if (const auto price = fields.find("price_per_device_hour")) {
     cluster.price_per_device_hour =
         fields.quantity_at(*price, Unit::kRatio, {0.0, 1e9, "a price from 0 to 1e9"});
@@ -565,6 +640,7 @@ std::string write_cluster(const Cluster& cluster) {
   write_device(writer, cluster.device);
   write_levels(writer, cluster.levels);
   write_efficiency(writer, cluster.efficiency);
+  if (!cluster.measurements.empty()) write_measurements(writer, cluster.measurements);
   if (cluster.price_per_device_hour)
     writer.member("price_per_device_hour", *cluster.price_per_device_hour);
   writer.end_object();

@@ -159,6 +159,16 @@ struct Efficiency {
   }
 };
 
+/// What an operator was measured to take on one device; replaces the roofline where it applies.
+struct Measurement {
+  std::string type;  ///< of the operator, e.g. "MatMul"
+  std::vector<std::vector<std::int64_t>>
+      inputs;                  ///< local shapes of the operands, omitted ones: {}
+  DType dtype = DType::kFp32;  ///< of the first operand
+  Seconds forward;
+  std::optional<Seconds> backward;  ///< none: the roofline's
+};
+
 /// The most devices that a cluster may have.
 inline constexpr std::int64_t kMaxDevices = std::int64_t{1} << 20;
 /// The most levels that a cluster may have.
@@ -170,6 +180,7 @@ struct Cluster {
   Device device;
   std::vector<Level> levels;  ///< from the innermost outwards; at least one
   Efficiency efficiency;
+  std::vector<Measurement> measurements;        ///< no two of one type, shapes and dtype
   std::optional<double> price_per_device_hour;  ///< in any currency
 
   /// The product of the levels' sizes. Ranks run fastest over the innermost level.

@@ -167,6 +167,8 @@ PriceBook::PriceBook(const Graph& graph,
     for (const TensorId output : op.outputs) key.push_back(type_word(graph.tensor(output)));
     operator_kinds_.push_back(kinds.number(key).first);
   }
+  for (const Measurement& measurement : cluster.measurements)
+    measurements_[{measurement.type, measurement.inputs, measurement.dtype}] = &measurement;
 }
 
 Seconds PriceBook::exposed(OverlapKind kind, Seconds time) const {
@@ -248,8 +250,13 @@ OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy)
         !op.inputs.empty() && op.inputs[0] ? graph_.tensor(*op.inputs[0]).dtype : DType::kFp32;
     if (is_product(rule))
       work.dims = product_dims(rule.operands[0], rule.operands[1], rule.results[0], sizes);
-    price.forward = compute_.time(work);
-    if (graph_.training) price.backward = backward_time(op, operator_info, strategy);
+    const Measurement* known = measured(op, operator_info, strategy);
+    price.forward = known != nullptr ? on_price_grid(known->forward) : compute_.time(work);
+    if (graph_.training && has_backward(graph_, op)) {
+      price.backward = known != nullptr && known->backward
+                           ? on_price_grid(*known->backward)
+                           : backward_time(op, operator_info, strategy);
+    }
   }
   if (operator_info.passes_partial(strategy)) {
     for (std::size_t r = 0; r < op.outputs.size(); ++r) {
@@ -271,10 +278,26 @@ OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy)
   return price;
 }
 
+const Measurement* PriceBook::measured(const Operator& op,
+                                       const OperatorInfo& operator_info,
+                                       const Strategy& strategy) const {
+  if (measurements_.empty()) return nullptr;
+  std::vector<std::vector<std::int64_t>> shapes(op.inputs.size());
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (!op.inputs[i]) continue;
+    shapes[i] = local_shape(graph_.tensor(*op.inputs[i]).shape,
+                            operator_info.operand_state(strategy, i, true),
+                            mesh_shape_);
+  }
+  const DType dtype =
+      !op.inputs.empty() && op.inputs[0] ? graph_.tensor(*op.inputs[0]).dtype : DType::kFp32;
+  const auto found = measurements_.find({op.type, std::move(shapes), dtype});
+  return found == measurements_.end() ? nullptr : found->second;
+}
+
 Seconds PriceBook::backward_time(const Operator& op,
                                  const OperatorInfo& operator_info,
                                  const Strategy& strategy) {
-  if (!has_backward(graph_, op)) return {};
   const Rule& rule = *op.rule;
   const std::vector<std::int64_t> sizes = operator_info.local_factors(strategy);
   auto operand_bytes = [&](std::size_t i) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cost_model/cluster.h"
@@ -173,6 +174,10 @@ class PriceBook {
 
   Reduction reduction_of(TensorId tensor) const;
   Seconds backward_time(const Operator& op, const OperatorInfo& info, const Strategy& strategy);
+  /// What the cluster's file says of this operator on shards of these shapes, or nullptr.
+  const Measurement* measured(const Operator& op,
+                              const OperatorInfo& info,
+                              const Strategy& strategy) const;
   void add_inner_collectives(const Operator& op,
                              const OperatorInfo& info,
                              const Strategy& strategy,
@@ -193,6 +198,9 @@ class PriceBook {
   std::shared_ptr<const DataFlow> flow_;
   CollectiveModel collectives_;
   ComputeModel compute_;
+  std::map<std::tuple<std::string, std::vector<std::vector<std::int64_t>>, DType>,
+           const Measurement*>
+      measurements_;
   RedistributionPlanner planner_;
   std::vector<std::shared_ptr<const OperatorInfo>> infos_;  ///< per operator; one per rule
   std::vector<int> operator_kinds_;  ///< per operator; equal where all prices are equal

@@ -415,6 +415,37 @@ bool is_matrix_product(const Rule& rule) {
 
 }  // namespace
 
+namespace {
+
+/// The cluster's measurement of an operator of these local operands, or nullptr.
+const Measurement* find_measurement(const Context& context,
+                                    const Operator& op,
+                                    const OperatorView& view) {
+  const auto applies = [&](const Measurement& known) {
+    if (known.type != op.type || known.inputs.size() != op.inputs.size()) return false;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      Sizes local;
+      if (op.inputs[i]) {
+        const auto shape = local_shape_of(view.operands[i],
+                                          context.graph.tensor(*op.inputs[i]).shape,
+                                          context.mesh,
+                                          context.uneven());
+        if (!shape) return false;
+        local = *shape;
+      }
+      if (local != known.inputs[i]) return false;
+    }
+    return known.dtype == (op.inputs.empty() || !op.inputs[0]
+                               ? DType::kFp32
+                               : context.graph.tensor(*op.inputs[0]).dtype);
+  };
+  const auto& all = context.cluster.measurements;
+  const auto found = std::find_if(all.begin(), all.end(), applies);
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
 OperatorTimes operator_times(const Context& context, OperatorId id) {
   const Operator& op = context.graph.op(id);
   const Rule& rule = *op.rule;
@@ -478,6 +509,10 @@ OperatorTimes operator_times(const Context& context, OperatorId id) {
         if (has_gradient(context.graph, op.inputs[i])) work.bytes += in[i];
       }
       times.backward = context.compute.time(work);
+    }
+    if (const Measurement* known = find_measurement(context, op, view)) {
+      times.forward = on_price_grid(known->forward);
+      if (backward && known->backward) times.backward = on_price_grid(*known->backward);
     }
   }
   const bool passes = std::any_of(view.actions.begin(), view.actions.end(), [](const Action& a) {

@@ -96,6 +96,9 @@ TEST_CASE("every key of a cluster file is read", "[cluster_reader]") {
       "collective_overhead": "2us", "collectives": {"64KiB": 0.1, "1GiB": 1},
       "overlap": {"gradient": 0.1, "gather": 0.2, "ring": 0.3, "activation": 0.4, "expert": 0.5},
       "bucket_bytes": "1MB", "allocator_reserve": 0.05, "reduce_dtype": "bf16", "attention_backward": 2},
+    "measurements": [{"operator": "MatMul", "inputs": [[64, 32], [32, 16]], "dtype": "bf16", "forward": "3us",
+                      "backward": "6us"},
+                     {"operator": "Clip", "inputs": [[64], [], [1]], "dtype": "fp32", "forward": 1e-6}],
     "price_per_device_hour": 2.5, "sources": {"device": "a data sheet"}
   })");
   CHECK(cluster.usable_memory() == 900);
@@ -122,6 +125,15 @@ TEST_CASE("every key of a cluster file is read", "[cluster_reader]") {
   CHECK(e.allocator_reserve == 0.05);
   CHECK(e.reduce_dtype == DType::kBf16);
   CHECK(e.attention_backward_factor == 2.0);
+  REQUIRE(cluster.measurements.size() == 2);
+  CHECK(cluster.measurements[0].type == "MatMul");
+  CHECK(cluster.measurements[0].inputs ==
+        std::vector<std::vector<std::int64_t>>{{64, 32}, {32, 16}});
+  CHECK(cluster.measurements[0].dtype == DType::kBf16);
+  CHECK(cluster.measurements[0].forward.value == 3e-6);
+  CHECK(cluster.measurements[0].backward->value == 6e-6);
+  CHECK(cluster.measurements[1].inputs[1].empty());
+  CHECK_FALSE(cluster.measurements[1].backward.has_value());
   CHECK(cluster.price_per_device_hour == 2.5);
 
   // what is written reads back as the same cluster
@@ -222,6 +234,31 @@ TEST_CASE("faults of the efficiency section are named with their place", "[clust
   check(R"({"collectives": {"all_reduce": {"all_gather": {}}}})",
         "/collectives/all_reduce/all_gather",
         "message size");
+}
+
+TEST_CASE("faults of the measurements are named with their place", "[cluster_reader]") {
+  const std::string right =
+      R"({"operator": "Add", "inputs": [[4], [4]], "dtype": "bf16", "forward": "3us"})";
+  const auto check = [&](const std::string& list, const char* where, const char* message) {
+    check_error(with("\"name\": \"small\"", "\"name\": \"small\", \"measurements\": " + list),
+                "/measurements" + std::string(where),
+                message);
+  };
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = right;
+    text.replace(text.find(from), from.size(), to);
+    return "[" + text + "]";
+  };
+  check("{}", "", "expected an array");
+  check("[5]", "/0", "expected an object");
+  check(changed("\"operator\"", "\"type\""), "/0/type", "unknown key");
+  check(changed("[[4], [4]]", "4"), "/0/inputs", "expected an array");
+  check(changed("[[4], [4]]", "[[4], [4.5]]"), "/0/inputs/1/0", "expected an integer");
+  check(changed("bf16", "bf61"), "/0/dtype", "did you mean \"bf16\"");
+  check(changed("3us", "3 metres"), "/0/forward", "");
+  check(changed("\"3us\"", "-1"), "/0/forward", "");
+  check(changed("\"3us\"", "\"3us\", \"backward\": \"1GB\""), "/0/backward", "");
+  check("[" + right + ", " + right + "]", "/1", "another measurement of \"Add\"");
 }
 
 TEST_CASE("no text makes the cluster reader fail badly", "[cluster_reader]") {

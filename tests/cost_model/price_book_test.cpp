@@ -275,6 +275,44 @@ TEST_CASE("statistics of a sharded normalisation are reduced inside the operator
   CHECK(inner("z", "x0") == "forward 2 all_reduce 96, backward 1 all_reduce 96");
 }
 
+TEST_CASE("a measured operator takes the measured time wherever its shards have those shapes") {
+  const Graph graph = test::build_graph(
+      "input x fp32 8 4; weight w fp32 4 6; y = MatMul x w; loss l = ReduceSum y");
+  const Cluster plain = slow_network({2});
+  Cluster cluster = plain;
+  cluster.measurements = {
+      {"MatMul", {{4, 4}, {4, 6}}, DType::kFp32, {0.25}, Seconds{0.5}},
+      {"MatMul", {{8, 4}, {4, 3}}, DType::kFp32, {0.125}, std::nullopt},
+      {"MatMul", {{8, 2}, {2, 6}}, DType::kBf16, {64}, std::nullopt},  // another dtype
+  };
+  auto with = PriceBook::make(graph, cluster, {2}, {});
+  auto without = PriceBook::make(graph, plain, {2}, {});
+  REQUIRE(with);
+  REQUIRE(without);
+  const OperatorId product{0};
+  int measured = 0;
+  for (const Strategy& strategy : (*with)->info(product).strategies()) {
+    const OperatorPrice price = (*with)->operator_price(product, strategy);
+    const OperatorPrice formula = (*without)->operator_price(product, strategy);
+    const AxisAction& action = (*with)->info(product).action(strategy, 0);
+    const Factor* factor = action.kind == AxisAction::Kind::kFactor
+                               ? &graph.op(product).rule->factors[std::size_t(action.factor)]
+                               : nullptr;
+    if (factor != nullptr && factor->size == 8) {
+      CHECK(price.forward.value == 0.25);
+      CHECK(price.backward.value == (graph.training ? 0.5 : 0));
+      ++measured;
+    } else if (factor != nullptr && factor->size == 6) {
+      CHECK(price.forward.value == 0.125);
+      CHECK(price.backward == formula.backward);
+      ++measured;
+    } else {
+      CHECK(price.forward == formula.forward);
+    }
+  }
+  CHECK(measured == 2);
+}
+
 TEST_CASE("the ring form of attention exchanges keys and values") {
   Setup s(
       "weight q 1 4 16 8; weight k 1 2 16 8; weight v 1 2 16 8; y = Attention q k v; "
