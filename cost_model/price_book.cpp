@@ -246,8 +246,7 @@ OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy)
     work.family = rule.family;
     work.flops = rule.flops(sizes);
     work.bytes = bytes;
-    work.dtype =
-        !op.inputs.empty() && op.inputs[0] ? graph_.tensor(*op.inputs[0]).dtype : DType::kFp32;
+    work.dtype = compute_dtype(op);
     if (is_product(rule))
       work.dims = product_dims(rule.operands[0], rule.operands[1], rule.results[0], sizes);
     const Measurement* known = measured(op, operator_info, strategy);
@@ -276,6 +275,15 @@ OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy)
   }
   price.objective = per_step(objective);
   return price;
+}
+
+DType PriceBook::compute_dtype(const Operator& op) const {
+  if (options_.product_dtype && is_product(*op.rule)) {
+    for (const auto& input : op.inputs) {
+      if (input && graph_.tensor(*input).role == Role::kParameter) return *options_.product_dtype;
+    }
+  }
+  return !op.inputs.empty() && op.inputs[0] ? graph_.tensor(*op.inputs[0]).dtype : DType::kFp32;
 }
 
 const Measurement* PriceBook::measured(const Operator& op,
@@ -313,7 +321,7 @@ Seconds PriceBook::backward_time(const Operator& op,
   LocalWork work;
   work.family = rule.family;
   work.flops = rule.flops(sizes);
-  work.dtype = op.inputs[0] ? graph_.tensor(*op.inputs[0]).dtype : DType::kFp32;
+  work.dtype = compute_dtype(op);
   if (is_product(rule)) {
     Seconds total;
     for (std::size_t i = 0; i < 2; ++i) {

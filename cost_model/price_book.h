@@ -35,6 +35,9 @@ struct PriceOptions {
   std::int64_t microbatches = 1;
   Optimizer optimizer = Optimizer::kAdamW;
   Overlap overlap;  ///< the cluster's, unless the user says otherwise
+  /// Products with a parameter run at the rate of this type, whatever their operands' (fp8 training
+  /// casts on the way in and out; the casts are not priced).
+  std::optional<DType> product_dtype;
 };
 
 /// A collective inside an operator.
@@ -173,6 +176,8 @@ class PriceBook {
             std::shared_ptr<const DataFlow> flow);
 
   Reduction reduction_of(TensorId tensor) const;
+  /// At whose rate the operator computes.
+  DType compute_dtype(const Operator& op) const;
   Seconds backward_time(const Operator& op, const OperatorInfo& info, const Strategy& strategy);
   /// What the cluster's file says of this operator on shards of these shapes, or nullptr.
   const Measurement* measured(const Operator& op,
