@@ -19,24 +19,39 @@ struct MeshShape {
   std::vector<std::string> axes;
 };
 
-/// The meshes of `--mesh auto`: every ordered product of one or two factors. On a cluster of one
-/// level both orders are alike and only the ascending one is listed.
+/// Meshes of more axes are not searched: tables grow with the fourth power of the states.
+constexpr int kMostSearchedAxes = 3;
+
+/// The meshes of `--mesh auto`: every ordered product of up to three factors above 1. Neighbouring
+/// axes inside one level of the cluster are alike in either order; only the ascending one is
+/// listed.
 std::vector<MeshShape> auto_meshes(const Cluster& cluster);
 
-struct DpOptions {
-  PriceOptions prices;
-  Bytes memory_limit = 0;
-  unsigned threads = 1;
+/// The meshes of `--mesh all`: every ordered product, nothing left out.
+std::vector<MeshShape> all_meshes(const Cluster& cluster);
+
+/// The graph of one number of micro-batches.
+struct DpJob {
+  const Graph* graph = nullptr;
+  std::int64_t microbatches = 1;
 };
 
-/// What was found on the best mesh.
+struct DpOptions {
+  PriceOptions prices;  ///< `microbatches` is the job's
+  Bytes memory_limit = 0;
+  unsigned threads = 1;
+  bool bound_first = true;  ///< false: search every mesh fully
+};
+
+/// What was found on the best mesh of the best job.
 struct DpResult {
+  std::size_t job = 0;
   MeshShape mesh;
   std::unique_ptr<PriceBook> book;  ///< of that mesh
   Assignment assignment;
   Evaluation evaluation;
-  double lower_bound = 0;  ///< over all meshes
-  bool optimal = false;    ///< proven, over all meshes
+  double lower_bound = 0;  ///< over all jobs and meshes
+  bool optimal = false;    ///< proven, over all jobs and meshes
 };
 
 /// Why there is no plan within the limit.
@@ -54,9 +69,19 @@ using DpOutcome = std::variant<DpResult, NoPlan>;
 /// Gives the restrictions that hold on a mesh; may be empty.
 using RestrictionsOf = std::function<Result<Restrictions>(PriceBook&, const MeshShape&)>;
 
-/// Graph and cluster must outlive the result. The same answer for any number of threads. Errors:
-/// those of PriceBook::make and PlanProblem::make, if no mesh is left; kOverflow for a step longer
-/// than kLongestStep.
+/// The best plan of all jobs and meshes. First the meshes of one and two axes of every job, then
+/// those of three; once there is a plan, a mesh is first bounded by one solve at the memory prices
+/// of the best plan's bound, and dropped where that is no better than the plan. Graphs and cluster
+/// must outlive the result. The same answer for any number of threads. Errors: those of
+/// PriceBook::make and PlanProblem::make, if no mesh is left; kOverflow for a step longer than
+/// kLongestStep.
+Result<DpOutcome> dp_search(const std::vector<DpJob>& jobs,
+                            const Cluster& cluster,
+                            const std::vector<MeshShape>& meshes,
+                            const DpOptions& options,
+                            const RestrictionsOf& restrictions = {});
+
+/// The same for one job of options.prices.microbatches.
 Result<DpOutcome> dp_search(const Graph& graph,
                             const Cluster& cluster,
                             const std::vector<MeshShape>& meshes,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "lib/check.h"
 
@@ -17,6 +18,12 @@ constexpr int kWindow = 40;  ///< operators chosen anew around a cut: more than 
 constexpr int kMostBalances = 60;
 constexpr int kMostRefinements = 24;
 constexpr double kGoodGap = 0.01;  ///< a gap below this is not worked on further
+
+/// A bound on the priced sum as a bound on the seconds of a plan within the limit.
+double unpriced(double priced, const MemoryPrices& prices, Bytes limit) {
+  for (const auto& [moment, price] : prices.at) priced -= price * static_cast<double>(limit);
+  return priced;
+}
 
 struct Candidate {
   Decision decision;
@@ -61,9 +68,11 @@ class MemorySearch {
       return candidate;
     }
     candidate.bound = solution.lower_bound;
-    double bound = solution.lower_bound;
-    for (const auto& [moment, price] : prices.at) bound -= price * static_cast<double>(limit_);
-    if (!prices.memory_only) result_.lower_bound = std::max(result_.lower_bound, bound);
+    const double bound = unpriced(solution.lower_bound, prices, limit_);
+    if (!prices.memory_only && bound > result_.lower_bound) {
+      result_.lower_bound = bound;
+      result_.prices = prices;
+    }
     candidate.decision = {solution.choice, prices, prices};
     candidate.measured = problem_.measure(candidate.decision);
     return candidate;
@@ -238,6 +247,12 @@ class MemorySearch {
 
 MemorySearchResult memory_search(PlanProblem& problem, Bytes limit) {
   return MemorySearch(problem, limit).run();
+}
+
+double bound_at(PlanProblem& problem, const MemoryPrices& prices, Bytes limit) {
+  const PlanProblem::Solution solution = problem.solve(prices);
+  if (!solution.feasible) return std::numeric_limits<double>::infinity();
+  return unpriced(solution.lower_bound, prices, limit);
 }
 
 }  // namespace meshplan

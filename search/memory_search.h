@@ -23,6 +23,7 @@ struct MemorySearchResult {
   std::optional<Decision> decision;  ///< none: no plan within the limit was found
   Seconds objective;
   double lower_bound = 0;  ///< seconds; on every plan of this mesh within the limit
+  MemoryPrices prices;     ///< that gave the bound
   bool proven_optimal = false;
   /// Set where it is proven that no plan fits: the least bytes that any needs, and when.
   std::optional<Bytes> min_memory;
@@ -30,5 +31,9 @@ struct MemorySearchResult {
 };
 
 MemorySearchResult memory_search(PlanProblem& problem, Bytes limit);
+
+/// A lower bound, in seconds, on every plan of the problem within the limit, from one solve at
+/// these prices; infinity where there is no plan at all.
+double bound_at(PlanProblem& problem, const MemoryPrices& prices, Bytes limit);
 
 }  // namespace meshplan
