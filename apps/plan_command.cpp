@@ -31,9 +31,6 @@
 namespace meshplan {
 namespace {
 
-/// Meshes of more axes are not searched: tables grow with the fourth power of the states.
-constexpr std::size_t kMostSearchedAxes = 3;
-
 struct PlanCommandOptions {
   std::string graph;
   std::string cluster;
@@ -43,7 +40,7 @@ struct PlanCommandOptions {
   std::string constraints;
   std::string mode = "training";
   std::string optimizer = "adamw";
-  std::int64_t microbatches = 1;
+  std::string microbatches = "1";
   std::string overlap;
   std::string memory_limit;
   std::string unknown_operators = "error";
@@ -69,7 +66,8 @@ Result<MeshShape> parse_mesh(const std::string& text) {
         rest != part.data() + part.size()) {
       return usage(
           "--mesh",
-          "\"" + text + "\" is no mesh; expected \"auto\" or axes with sizes, e.g. dp=16,tp=8");
+          "\"" + text +
+              "\" is no mesh; expected \"auto\", \"all\" or axes with sizes, e.g. dp=16,tp=8");
     }
     mesh.axes.push_back(part.substr(0, equals));
     mesh.shape.push_back(size);
@@ -86,7 +84,7 @@ Result<void> check_mesh(const MeshShape& shape, const Cluster& cluster, const st
                  "the mesh has " + std::to_string(mesh->size()) + " devices, the cluster " +
                      std::to_string(cluster.devices()) + " (see --devices)");
   }
-  if (shape.shape.size() > kMostSearchedAxes) {
+  if (shape.shape.size() > static_cast<std::size_t>(kMostSearchedAxes)) {
     return usage(option,
                  "plans are searched on meshes of at most " + std::to_string(kMostSearchedAxes) +
                      " axes, this one has " + std::to_string(shape.shape.size()));
@@ -133,13 +131,35 @@ Result<void> parse_overlap(const std::string& text, Overlap& overlap) {
 
 /// Everything that a search needs, read and checked.
 struct PlanRequest {
-  Graph graph;
+  std::vector<Graph> graphs;               ///< one per number of micro-batches
+  std::vector<std::int64_t> microbatches;  ///< ascending
   Cluster cluster;
   std::optional<Constraints> constraints;
   std::vector<MeshShape> meshes;
   bool mesh_is_given = false;
   DpOptions dp;
 };
+
+/// "4" or "auto": the powers of two that divide the graph's batch.
+Result<std::vector<std::int64_t>> parse_microbatches(const std::string& text,
+                                                     const GraphDocument& document) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (text != "auto") {
+    std::int64_t count = 0;
+    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (status != std::errc() || rest != text.data() + text.size() || count < 1 || count > kMost)
+      return usage("--microbatches",
+                   "\"" + text + "\": expected a number from 1 to 1073741824, or auto");
+    return std::vector{count};
+  }
+  std::vector<std::int64_t> counts = {1};
+  for (const DimensionDocument& dimension : document.dimensions) {
+    if (dimension.name != "batch") continue;
+    while (counts.back() < kMost && dimension.size % (2 * counts.back()) == 0)
+      counts.push_back(2 * counts.back());
+  }
+  return counts;
+}
 
 Result<PlanRequest> read_request(const PlanCommandOptions& options, const CommonOptions& common) {
   if (auto done = check_inputs(std::vector{options.graph, options.cluster, options.constraints});
@@ -150,14 +170,13 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
   if (cluster && options.devices) cluster = cluster->resized(*options.devices);
   if (!cluster) return fail(cluster.error());
   request.cluster = std::move(*cluster);
-  if (options.mesh != "auto") {
+  if (options.mesh != "auto" && options.mesh != "all") {
     auto mesh = parse_mesh(options.mesh);
     if (!mesh) return fail(mesh.error());
     if (auto done = check_mesh(*mesh, request.cluster, "--mesh"); !done) return fail(done.error());
     request.meshes = {std::move(*mesh)};
     request.mesh_is_given = true;
   }
-  request.dp.prices.microbatches = options.microbatches;
   request.dp.prices.optimizer = *parse_optimizer(options.optimizer);
   request.dp.prices.overlap = request.cluster.efficiency.overlap;
   if (auto done = parse_overlap(options.overlap, request.dp.prices.overlap); !done)
@@ -175,13 +194,18 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
 
   auto text = read_file(options.graph);
   if (!text) return fail(text.error());
-  auto graph = read_graph(
-      *text,
-      input_name(options.graph),
-      {options.mode == "training", options.microbatches, options.unknown_operators == "replicate"});
-  if (!graph) return fail(graph.error());
-  request.graph = std::move(*graph);
-  if (request.graph.operators.empty())
+  auto document = read_graph_document(*text, input_name(options.graph));
+  if (!document) return fail(document.error());
+  auto counts = parse_microbatches(options.microbatches, *document);
+  if (!counts) return fail(counts.error());
+  request.microbatches = std::move(*counts);
+  for (const std::int64_t count : request.microbatches) {
+    auto graph = resolve(
+        *document, {options.mode == "training", count, options.unknown_operators == "replicate"});
+    if (!graph) return fail(graph.error());
+    request.graphs.push_back(std::move(*graph));
+  }
+  if (request.graphs.front().operators.empty())
     return fail(ErrorCode::kValue,
                 input_name(options.graph) + ": /operators",
                 "the graph has no operator to place");
@@ -189,7 +213,7 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
   if (!options.constraints.empty()) {
     auto constraints = load_constraints(options.constraints);
     if (!constraints) return fail(constraints.error());
-    if (auto done = check_constraints(*constraints, request.graph); !done)
+    if (auto done = check_constraints(*constraints, request.graphs.front()); !done)
       return fail(done.error());
     if (constraints->mesh && !request.mesh_is_given) {
       const MeshShape mesh{constraints->mesh->shape, constraints->mesh->axes};
@@ -202,18 +226,23 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
     }
     request.constraints = std::move(*constraints);
   }
-  if (!request.mesh_is_given) request.meshes = auto_meshes(request.cluster);
+  if (!request.mesh_is_given) {
+    request.meshes =
+        options.mesh == "all" ? all_meshes(request.cluster) : auto_meshes(request.cluster);
+    request.dp.bound_first = options.mesh != "all";
+  }
   return request;
 }
 
 PlanOptions plan_options(const PlanCommandOptions& options,
                          const PlanRequest& request,
+                         std::int64_t microbatches,
                          const CommonOptions& common) {
   PlanOptions made;
   made.search = options.search;
   made.mode = options.mode;
   made.optimizer = options.optimizer;
-  made.microbatches = options.microbatches;
+  made.microbatches = microbatches;
   const Overlap& overlap = request.dp.prices.overlap;
   made.overlap = {{"gradient", overlap.gradient},
                   {"gather", overlap.gather},
@@ -250,7 +279,7 @@ int report_no_plan(const NoPlan& none,
   if (common.format == "json") {
     context.result.status = PlanStatus::kInfeasible;
     if (none.min_memory > 0) context.result.min_memory = none.min_memory;
-    Plan plan = infeasible_plan(request.graph, request.cluster, context);
+    Plan plan = infeasible_plan(request.graphs.front(), request.cluster, context);
     plan.mesh.shape = none.mesh.shape;
     plan.mesh.axes = none.mesh.axes;
     plan.memory.moment = none.moment;
@@ -259,10 +288,13 @@ int report_no_plan(const NoPlan& none,
   return kNoPlan;
 }
 
-PlanBaseline baseline_of(const std::string& name, const PlanRequest& request) {
+/// Of the micro-batches that the plan has.
+PlanBaseline baseline_of(const std::string& name, const PlanRequest& request, std::size_t job) {
   PlanBaseline made;
   made.name = name;
-  auto price = price_baseline(name, request.graph, request.cluster, request.meshes, request.dp);
+  DpOptions options = request.dp;
+  options.prices.microbatches = request.microbatches[job];
+  auto price = price_baseline(name, request.graphs[job], request.cluster, request.meshes, options);
   if (!price) {
     made.fits = false;
     made.note = price.error().message;
@@ -286,13 +318,15 @@ int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
     restrictions = [&](PriceBook& book, const MeshShape& shape) -> Result<Restrictions> {
       auto mesh = DeviceMesh::make(shape.shape, shape.axes);
       if (!mesh) return fail(mesh.error());
-      auto bound = bind_constraints(*request->constraints, request->graph, *mesh);
+      auto bound = bind_constraints(*request->constraints, book.graph(), *mesh);
       if (!bound) return fail(bound.error());
       return restrictions_from(*bound, book);
     };
   }
-  auto outcome =
-      dp_search(request->graph, request->cluster, request->meshes, request->dp, restrictions);
+  std::vector<DpJob> jobs;
+  for (std::size_t i = 0; i < request->graphs.size(); ++i)
+    jobs.push_back({&request->graphs[i], request->microbatches[i]});
+  auto outcome = dp_search(jobs, request->cluster, request->meshes, request->dp, restrictions);
   if (!outcome) {
     Error error = outcome.error();
     if (error.where.empty()) {
@@ -304,7 +338,9 @@ int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
   }
   PlanContext context;
   context.version = MESHPLAN_VERSION;
-  context.options = plan_options(options, *request, common);
+  const DpResult* chosen = std::get_if<DpResult>(&*outcome);
+  context.options = plan_options(
+      options, *request, request->microbatches[chosen != nullptr ? chosen->job : 0], common);
   context.memory_limit = request->dp.memory_limit;
   context.result.found_by = "dp";
   if (const NoPlan* none = std::get_if<NoPlan>(&*outcome))
@@ -320,12 +356,12 @@ int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
   context.result.gap = objective > 0 ? (objective - found.lower_bound) / objective : 0.0;
   if (request->constraints) {
     auto mesh = DeviceMesh::make(found.mesh.shape, found.mesh.axes);
-    auto bound = bind_constraints(*request->constraints, request->graph, *mesh);
+    auto bound = bind_constraints(*request->constraints, request->graphs[found.job], *mesh);
     for (const auto& [tensor, choices] : bound->tensors) context.constrained.insert(tensor);
   }
   Plan plan = build_plan(*found.book, found.assignment, found.evaluation, context);
   for (const std::string& name : options.baselines)
-    plan.baselines.push_back(baseline_of(name, *request));
+    plan.baselines.push_back(baseline_of(name, *request, found.job));
 
   const bool to_file = !common.output.empty() && common.output != "-";
   if (to_file) {
@@ -359,7 +395,8 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
       ->type_name("N");
   app.add_option("--mesh",
                  options->mesh,
-                 "Device mesh, e.g. dp=16,tp=8, or auto: all meshes of one or two axes")
+                 "Device mesh, e.g. dp=16,tp=8; auto: the best of up to three axes, alike ones and "
+                 "those with a bound above the best plan left out; all: every one searched fully")
       ->type_name("MESH")
       ->capture_default_str();
   app.add_option("--search", options->search, "Which search; auto takes the best one for the graph")
@@ -378,9 +415,8 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
       ->capture_default_str();
   app.add_option("--microbatches",
                  options->microbatches,
-                 "Passes per step; divides the dimension \"batch\"")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
-      ->type_name("M")
+                 "Passes per step; divides the dimension \"batch\". auto: the best power of two")
+      ->type_name("M|auto")
       ->capture_default_str();
   app.add_option("--overlap",
                  options->overlap,
