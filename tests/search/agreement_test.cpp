@@ -263,6 +263,85 @@ TEST_CASE("a plan within a limit fits, and its bound is none too high") {
   CHECK(open * 20 < found_plans + impossible);
 }
 
+TEST_CASE("bounding meshes first loses no plan, leaving out mirrored ones hardly any") {
+  int plans = 0;
+  int equal = 0;
+  for (std::uint64_t seed = 700; seed < 730; ++seed) {
+    Random random(seed);
+    const std::int64_t devices = std::vector<std::int64_t>{8, 12, 16}[seed % 3];
+    const Cluster cluster = test::random_cluster(random, devices);
+    DpOptions options;
+    options.prices = test::random_options(random, cluster);
+    options.memory_limit = kUnlimited;
+    const std::string text = test::RandomGraphText(random, {2, 4, 6, 8, 12, 24})
+                                 .make(static_cast<int>(random.between(3, 7)), true);
+    INFO("seed " << seed << ": " << text);
+    const Graph graph = test::build_graph(text, true);
+    for (const int percent : {100, 80, 60}) {
+      DpOptions thorough = options;
+      thorough.bound_first = false;
+      const auto all = dp_search(graph, cluster, all_meshes(cluster), thorough);
+      const auto bounded = dp_search(graph, cluster, all_meshes(cluster), options);
+      const auto fewer = dp_search(graph, cluster, auto_meshes(cluster), options);
+      REQUIRE(all);
+      REQUIRE(bounded);
+      REQUIRE(fewer);
+      REQUIRE(bounded->index() == all->index());
+      REQUIRE(fewer->index() == all->index());
+      const auto* best = std::get_if<DpResult>(&*all);
+      if (best == nullptr) break;
+      ++plans;
+      // a mesh that is dropped holds no better plan; under a limit neither search is exact
+      const DpResult& quick = std::get<DpResult>(*bounded);
+      const double least = best->evaluation.objective.value;
+      if (percent == 100) REQUIRE(quick.evaluation.objective.value == least);
+      REQUIRE(quick.evaluation.objective.value <= least * 1.01);
+      REQUIRE(quick.lower_bound <= least);
+      // mirrored meshes differ where a reshape allows one order of two axes only
+      const double mirrored = std::get<DpResult>(*fewer).evaluation.objective.value;
+      REQUIRE(best->lower_bound <= mirrored);
+      if (mirrored <= least * 1.0001) ++equal;
+      options.memory_limit = best->evaluation.peak / 100 * (percent == 100 ? 80 : 75);
+    }
+  }
+  CHECK(plans > 30);
+  CHECK(equal * 20 >= plans * 19);
+}
+
+TEST_CASE("of several numbers of micro-batches the best is taken") {
+  const std::string text = R"(input x 16 64; weight a 64 256; h = MatMul x a; r = Relu h;
+                              weight b 256 64; y = MatMul r b; loss l = ReduceMean y)";
+  Random random(1);
+  const Cluster cluster = test::random_cluster(random, 4);
+  std::vector<Graph> graphs;
+  std::vector<DpJob> jobs;
+  for (const char* batch : {"16", "8", "4"}) {
+    std::string smaller = text;
+    smaller.replace(smaller.find("16"), 2, batch);
+    graphs.push_back(test::build_graph(smaller, true));
+  }
+  for (std::size_t i = 0; i < graphs.size(); ++i)
+    jobs.push_back({&graphs[i], std::int64_t{1} << i});
+  DpOptions options;
+  for (const Bytes limit : {kUnlimited, Bytes{150'000}, Bytes{120'000}, Bytes{100'000}}) {
+    options.memory_limit = limit;
+    const auto together = dp_search(jobs, cluster, all_meshes(cluster), options);
+    REQUIRE(together);
+    std::optional<Seconds> best;
+    for (const DpJob& job : jobs) {
+      options.prices.microbatches = job.microbatches;
+      const auto alone = dp_search(*job.graph, cluster, all_meshes(cluster), options);
+      REQUIRE(alone);
+      const auto* found = std::get_if<DpResult>(&*alone);
+      if (found != nullptr && (!best || found->evaluation.objective < *best))
+        best = found->evaluation.objective;
+    }
+    const auto* found = std::get_if<DpResult>(&*together);
+    REQUIRE((found != nullptr) == best.has_value());
+    if (found != nullptr) CHECK(found->evaluation.objective == *best);
+  }
+}
+
 TEST_CASE("the search gives the same plan on one thread and on four") {
   for (std::uint64_t seed = 600; seed < 630; ++seed) {
     Case c(seed, 4, 10);
