@@ -49,6 +49,10 @@ std::vector<double> values_at(const PiecewiseLinear& f, const std::vector<double
   return ys;
 }
 
+/// Values this near are the same but for rounding: algorithms that move the same bytes in another
+/// order must not take turns at being the best.
+constexpr double kRounding = 1e-13;
+
 /// Leaves out points on the line between their neighbours.
 std::vector<Point> without_straight_points(const std::vector<Point>& points, double slope) {
   std::vector<Point> kept;
@@ -56,11 +60,12 @@ std::vector<Point> without_straight_points(const std::vector<Point>& points, dou
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (i > 0) {
       const Point& before = kept.back();
-      const double left = (points[i].y - before.y) / (points[i].x - before.x);
+      const Point& here = points[i];
       const double right = i + 1 == points.size()
                                ? slope
-                               : (points[i + 1].y - points[i].y) / (points[i + 1].x - points[i].x);
-      if (std::abs(left - right) <= 1e-14 * std::max(left, right)) continue;
+                               : (points[i + 1].y - before.y) / (points[i + 1].x - before.x);
+      const double straight = before.y + right * (here.x - before.x);
+      if (std::abs(here.y - straight) <= kRounding * here.y) continue;
     }
     kept.push_back(points[i]);
   }
@@ -73,6 +78,10 @@ PiecewiseLinear envelope(const PiecewiseLinear& a, const PiecewiseLinear& b, dou
   const std::vector<double> as = values_at(a, xs);
   const std::vector<double> bs = values_at(b, xs);
   const auto pick = [&](double u, double v) { return sign > 0 ? std::min(u, v) : std::max(u, v); };
+  const auto difference = [&](std::size_t i) {
+    const double d = as[i] - bs[i];
+    return std::abs(d) <= kRounding * as[i] ? 0.0 : d;
+  };
   std::vector<Point> points;
   points.reserve(xs.size() + 2);
   const auto add = [&](double x, double y) {
@@ -84,9 +93,9 @@ PiecewiseLinear envelope(const PiecewiseLinear& a, const PiecewiseLinear& b, dou
   };
   for (std::size_t i = 0; i < xs.size(); ++i) {
     add(xs[i], pick(as[i], bs[i]));
-    const double here = as[i] - bs[i];
+    const double here = difference(i);
     if (i + 1 < xs.size()) {
-      const double there = as[i + 1] - bs[i + 1];
+      const double there = difference(i + 1);
       if ((here < 0) != (there < 0) && here != 0 && there != 0) {
         const double share = here / (here - there);
         const double y = as[i] + share * (as[i + 1] - as[i]);

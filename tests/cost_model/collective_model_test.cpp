@@ -519,6 +519,17 @@ TEST_CASE("a group is priced by where its ranks stand, in whatever order", "[col
   }
 }
 
+TEST_CASE("the best of many algorithms that differ by rounding alone stays a short list of lines",
+          "[collective]") {
+  Cluster machine = cluster({level(64, 100, 1), level(60, 20, 5)});
+  machine.efficiency.collective_overhead = {4e-6};
+  machine.efficiency.collectives.common.points = {
+      {1 << 20, 0.1}, {1 << 22, 0.2}, {1 << 24, 0.4}, {1 << 30, 0.8}};
+  CollectiveAlgorithmBook book(machine);
+  for (const Collective c : kNetworkCollectives)
+    CHECK(book.time(c, {64, 60}).points().size() < 400);
+}
+
 TEST_CASE("compositions of collectives obey the triangle inequality", "[collective][law]") {
   const std::uint64_t seed = 77;
   INFO("seed " << seed);
