@@ -41,6 +41,7 @@ struct PlanCommandOptions {
   std::string mode = "training";
   std::string optimizer = "adamw";
   std::string microbatches = "1";
+  std::string recompute = "none";
   std::string overlap;
   std::string memory_limit;
   std::string unknown_operators = "error";
@@ -231,6 +232,17 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
         options.mesh == "all" ? all_meshes(request.cluster) : auto_meshes(request.cluster);
     request.dp.bound_first = options.mesh != "all";
   }
+  RecomputeScopes scopes;
+  if (request.constraints) {
+    auto made = recompute_scopes(*request.constraints, request.graphs.front());
+    if (!made) return fail(made.error());
+    scopes = std::move(*made);
+  }
+  auto recomputation =
+      find_recomputation(request.graphs.front(), *parse_recompute(options.recompute), scopes);
+  if (!recomputation)
+    return fail(recomputation.error().code, "--recompute", recomputation.error().message);
+  request.dp.prices.recomputation = std::move(*recomputation);
   return request;
 }
 
@@ -243,6 +255,7 @@ PlanOptions plan_options(const PlanCommandOptions& options,
   made.mode = options.mode;
   made.optimizer = options.optimizer;
   made.microbatches = microbatches;
+  made.recompute = options.recompute;
   const Overlap& overlap = request.dp.prices.overlap;
   made.overlap = {{"gradient", overlap.gradient},
                   {"gather", overlap.gather},
@@ -273,8 +286,10 @@ int report_no_plan(const NoPlan& none,
                " more";
   }
   message +=
-      ". What would help: more devices (--devices), smaller micro-batches (--microbatches), a "
-      "smaller optimizer state (--optimizer)";
+      ". What would help: more devices (--devices), smaller micro-batches (--microbatches), ";
+  if (context.options.mode == "training" && context.options.recompute != "full")
+    message += "recomputation (--recompute full), ";
+  message += "a smaller optimizer state (--optimizer)";
   report({ErrorCode::kConflict, "", message});
   if (common.format == "json") {
     context.result.status = PlanStatus::kInfeasible;
@@ -417,6 +432,13 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
                  options->microbatches,
                  "Passes per step; divides the dimension \"batch\". auto: the best power of two")
       ->type_name("M|auto")
+      ->capture_default_str();
+  app.add_option("--recompute",
+                 options->recompute,
+                 "What the backward makes again instead of storing it: nothing, what is cheap, or "
+                 "whole layers")
+      ->check(CLI::IsMember({"none", "selective", "full"}))
+      ->type_name("none|selective|full")
       ->capture_default_str();
   app.add_option("--overlap",
                  options->overlap,

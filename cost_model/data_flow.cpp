@@ -30,39 +30,76 @@ bool ends_graph(const Graph& graph, TensorId tensor) {
 
 ParameterSpan parameter_span(const Graph& graph, const DataFlow& flow, TensorId tensor) {
   const std::vector<Use>& uses = graph.tensor(tensor).uses;
+  const Timeline& timeline = flow.timeline();
   ParameterSpan span;
-  span.first = flow.forward_moment(uses.front().op);
-  const int last = flow.forward_moment(uses.back().op);
-  span.backward_first = flow.moments() - 1 - last;
-  span.backward_last = flow.moments() - 1 - span.first;
-  span.gathered = {span.first - 1, last + 1};
-  span.gathered_backward = {span.backward_first - 1, span.backward_last + 1};
-  span.unreduced = {span.backward_first, span.backward_last + 1};
+  span.first = timeline.forward(uses.front().op);
+  span.gathered = {span.first - 1, timeline.forward(uses.back().op) + 1};
+  if (!graph.training) return span;
+  const int reduced_first = timeline.backward(uses.back().op);
+  span.backward_last = timeline.backward(uses.front().op);
+  span.unreduced = {reduced_first, span.backward_last + 1};
+  int first = timeline.size();
+  int last = -1;
+  for (const Use& use : uses) {
+    const bool recomputed = timeline.recomputes(use.op);
+    const auto operand = static_cast<std::size_t>(use.operand);
+    if (recomputed) {
+      first = std::min(first, timeline.recompute(use.op));
+      last = std::max(last, timeline.recompute(use.op));
+      if (!backward_reads(graph, graph.op(use.op), operand)) continue;
+    }
+    first = std::min(first, timeline.backward(use.op));
+    last = std::max(last, timeline.backward(use.op));
+  }
+  span.backward_first = first;
+  span.gathered_backward = {first - 1, last + 1};
   return span;
 }
 
-/// What hangs below a node, in operator numbers.
-struct DataFlow::Span {
-  int first_reader = -1;
-  int last_reader = -1;  ///< readers of views included
-  int first_saver = -1;  ///< -1: nothing below is saved
-  int last_saver = -1;
+bool parameter_read_again(const Graph& graph, const DataFlow& flow, TensorId tensor) {
+  const std::vector<Use>& uses = graph.tensor(tensor).uses;
+  return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+    return flow.timeline().recomputes(use.op) ||
+           backward_reads(graph, graph.op(use.op), static_cast<std::size_t>(use.operand));
+  });
+}
 
-  void add(const Span& other) {
-    auto lower = [](int& a, int b) { a = b < 0 ? a : a < 0 ? b : std::min(a, b); };
-    lower(first_reader, other.first_reader);
-    lower(first_saver, other.first_saver);
-    last_reader = std::max(last_reader, other.last_reader);
-    last_saver = std::max(last_saver, other.last_saver);
+namespace {
+
+/// The first and last of some moments; -1: none.
+struct FirstLast {
+  int first = -1;
+  int last = -1;
+  bool any() const { return first >= 0; }
+  void add(int moment) { add(FirstLast{moment, moment}); }
+  void add(const FirstLast& other) {
+    if (!other.any()) return;
+    first = any() ? std::min(first, other.first) : other.first;
+    last = std::max(last, other.last);
   }
 };
 
-DataFlow::DataFlow(const Graph& graph) : roots_(graph.tensors.size(), -1) {
+}  // namespace
+
+/// Who reads what hangs below a node, and when; readers of views included.
+struct DataFlow::Span {
+  FirstLast readers;  ///< forward (the first one without views' readers)
+  FirstLast again;    ///< values made again: when readers take them, recomputed or else backward
+  FirstLast saved;    ///< when what is saved is read
+
+  void add(const Span& other) {
+    readers.add(other.readers);
+    again.add(other.again);
+    saved.add(other.saved);
+  }
+};
+
+DataFlow::DataFlow(const Graph& graph, const Recomputation& recomputation)
+    : roots_(graph.tensors.size(), -1), timeline_(graph, recomputation) {
   for (const Operator& op : graph.operators) {
     operand_transfer_.emplace_back(op.inputs.size(), -1);
     direct_.emplace_back(op.inputs.size(), DirectUse::kNo);
   }
-  moments_ = static_cast<int>(graph.operators.size()) * (graph.training ? 2 : 1);
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) add_tree(graph, static_cast<TensorId>(t));
   measure(graph);
 }
@@ -174,24 +211,37 @@ void DataFlow::measure(const Graph& graph) {
   for (std::size_t i = graph.operators.size(); i-- > 0;) {
     const Operator& op = graph.operators[i];
     const bool view = op.rule->family == OperatorFamily::kView;
-    const int number = static_cast<int>(i);
     for (const int leaf : leaves[i]) {
       Transfer& transfer = transfers_[static_cast<std::size_t>(leaf)];
+      const TensorId tensor = values_[static_cast<std::size_t>(transfer.from)].tensor;
+      const bool made_again = timeline_.made_again(tensor);
       Span span;
-      span.first_reader = span.last_reader = number;
-      transfer.saves = graph.training &&
-                       backward_reads(graph, op, static_cast<std::size_t>(transfer.use.operand));
-      if (transfer.saves) span.first_saver = span.last_saver = number;
+      span.readers.add(static_cast<int>(i));
+      const int recomputed = timeline_.recompute(static_cast<OperatorId>(i));
+      if (recomputed >= 0) (made_again ? span.again : span.saved).add(recomputed);
+      if (graph.training &&
+          backward_reads(graph, op, static_cast<std::size_t>(transfer.use.operand))) {
+        const int backward = timeline_.backward(static_cast<OperatorId>(i));
+        span.saved.add(backward);
+        if (made_again && recomputed < 0) span.again.add(backward);
+      }
       if (view) {
         for (const TensorId output : op.outputs) {
           const int root = roots_[index(output)];
           if (root < 0) continue;
-          Span through = below[static_cast<std::size_t>(root)];
-          transfer.saves = transfer.saves || through.first_saver >= 0;
-          through.first_reader = -1;  // a view's own readers are later; keep the view first
-          span.add(through);
+          const Span& through = below[static_cast<std::size_t>(root)];
+          span.readers.last = std::max(span.readers.last, through.readers.last);
+          span.saved.add(through.saved);
+          if (!made_again) {
+            span.saved.add(through.again);
+          } else if (timeline_.made_again(output)) {
+            span.again.add(through.again);
+          } else if (through.saved.any()) {
+            span.again.add(through.saved.first);
+          }
         }
       }
+      transfer.saves = span.saved.any();
       side[static_cast<std::size_t>(leaf)] = span;
       climb(leaf);
     }
@@ -218,33 +268,51 @@ void DataFlow::measure(const Graph& graph) {
     const bool saved_result =
         graph.training && producer.rule->results[static_cast<std::size_t>(value.result)].saved &&
         has_backward(graph, producer);
-    const bool savers_below = below[v].first_saver >= 0;
-    value.stored = saved_result || number_of_savers(value) >= 2 || (value.view && savers_below);
+    const Span& readers = below[v];
+    value.stored =
+        saved_result || number_of_savers(value) >= 2 || (value.view && readers.saved.any());
     if (value.view) continue;
-    const int last = std::max(i, below[v].last_reader);
+    const int last = std::max(i, readers.readers.last);
     value.live = {i, last + 1};
-    if (value.stored) {
-      const int first = saved_result ? i : below[v].first_saver;
-      value.kept = {last + 1, moments_ - first};
+    int alive = last;  // until here it lives without being stored
+    if (timeline_.made_again(value.tensor)) {
+      const int recomputed = timeline_.recompute(*tensor.producer);
+      alive = std::max(recomputed, readers.again.last);
+      value.again = {recomputed, alive + 1};
     }
-    if (tensor.has_gradient && tensor.role != Role::kLoss)
-      value.gradient = {moments_ - 1 - last, moments_ - i};
+    if (value.stored) {
+      const int own = saved_result ? timeline_.backward(*tensor.producer) : -1;
+      value.kept = {alive + 1, std::max(own, readers.saved.last) + 1};
+    }
+    if (tensor.has_gradient && tensor.role != Role::kLoss) {
+      value.gradient = {timeline_.backward(static_cast<OperatorId>(last)),
+                        timeline_.backward(*tensor.producer) + 1};
+    }
   }
   for (std::size_t t = 0; t < transfers_.size(); ++t) {
     Transfer& transfer = transfers_[t];
     const Value& from = values_[static_cast<std::size_t>(transfer.from)];
     const Span& far = side[t];
+    const Span& near = below[static_cast<std::size_t>(transfer.from)];
     transfer.stored = from.stored;
-    transfer.copy = {far.first_reader, far.last_reader + 1};
-    if (graph.training && graph.tensor(from.tensor).has_gradient)
-      transfer.gradient = {moments_ - 1 - far.last_reader, moments_ - far.first_reader};
+    transfer.copy = {far.readers.first, far.readers.last + 1};
+    if (graph.training && graph.tensor(from.tensor).has_gradient) {
+      transfer.gradient = {timeline_.backward(static_cast<OperatorId>(far.readers.last)),
+                           timeline_.backward(static_cast<OperatorId>(far.readers.first)) + 1};
+    }
+    const int end = far.saved.last + 1;
+    if (timeline_.made_again(from.tensor)) {
+      transfer.again = far.again.any();
+      if (transfer.again) transfer.copy_again = {far.again.first, far.again.last + 1};
+      if (!transfer.saves) continue;
+      transfer.same = {near.again.last + 1, end};
+      transfer.kept = {far.again.first, end};
+      continue;
+    }
     if (!transfer.saves) continue;
-    const int last_of_from =
-        std::max(below[static_cast<std::size_t>(transfer.from)].last_reader, 0);
-    const int backward_end = moments_ - far.first_saver;
-    transfer.same = {last_of_from + 1, backward_end};
-    transfer.kept = {far.first_reader, backward_end};
-    transfer.regathered = {moments_ - 1 - far.last_saver, backward_end};
+    transfer.same = {std::max(near.readers.last, 0) + 1, end};
+    transfer.kept = {far.readers.first, end};
+    transfer.regathered = {far.saved.first, end};
   }
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     for (const int leaf : leaves[i]) {

@@ -7,23 +7,17 @@
 // their own. Every edge of the tree is a Transfer. Readers of constants, and the only reader of an
 // input or of a parameter, have no transfer: the value is already in the layout they want.
 //
-// Moments: operator i of N runs forward at moment i and, in training, backward at 2N-1-i.
+// A value that is made again (timeline.h) lives twice: in the forward like one that nothing saves,
+// and from its recomputation until the backward has read it; so do its copies, which travel twice.
 #pragma once
 
 #include <optional>
 #include <vector>
 
+#include "cost_model/timeline.h"
 #include "graph/graph.h"
 
 namespace meshplan {
-
-/// Half-open range of moments; empty where begin >= end.
-struct MomentRange {
-  int begin = 0;
-  int end = 0;
-  bool empty() const { return begin >= end; }
-  friend auto operator<=>(const MomentRange&, const MomentRange&) = default;
-};
 
 enum class ValueKind : std::uint8_t {
   kResult,     ///< left by an operator
@@ -39,6 +33,7 @@ struct Value {
   bool view = false;     ///< kResult of an operator that moves no data
   bool stored = false;   ///< kept for the backward at this node: readers in its layout add nothing
   MomentRange live;      ///< kResult, not a view: the buffer until the last forward reader
+  MomentRange again;     ///< kResult made again, not a view: until the last recomputed reader
   MomentRange kept;      ///< kResult, stored, not a view: from then through the backward
   MomentRange gradient;  ///< kResult with a gradient, not a view
   int incoming = -1;     ///< kCopy: the transfer that fills it
@@ -46,14 +41,18 @@ struct Value {
 };
 
 struct Transfer {
-  int from = 0;                     ///< value
-  int to = -1;                      ///< value (a copy), or -1: the operand `use`
-  Use use;                          ///< where to < 0
-  bool saves = false;               ///< the backward needs the value on this side
+  int from = 0;  ///< value
+  int to = -1;   ///< value (a copy), or -1: the operand `use`
+  Use use;       ///< where to < 0
+  /// The value on this side is read again: by a backward, or (unless it is made again itself) by a
+  /// recomputed operator.
+  bool saves = false;
   bool stored = false;              ///< `from` is stored anyway
+  bool again = false;               ///< the value is made again and travels once more
   MomentRange same;                 ///< the producer's buffer, if it is what is saved
   MomentRange kept;                 ///< the reader's copy, if that is what is saved
   MomentRange copy;                 ///< the reader's copy, if it is not kept
+  MomentRange copy_again;           ///< `again`: the copy once more, if it is not kept from then
   MomentRange regathered;           ///< the copy brought back for the backward
   MomentRange gradient;             ///< the gradient before its redistribution
   std::vector<OperatorId> readers;  ///< all operators below, in order
@@ -64,7 +63,7 @@ enum class DirectUse : std::uint8_t { kNo, kInput, kConstant, kParameter };
 
 class DataFlow {
  public:
-  explicit DataFlow(const Graph& graph);
+  explicit DataFlow(const Graph& graph, const Recomputation& recomputation = {});
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Transfer>& transfers() const { return transfers_; }
@@ -75,9 +74,8 @@ class DataFlow {
     return operand_transfer_[index(op)][operand];
   }
   DirectUse direct(OperatorId op, std::size_t operand) const { return direct_[index(op)][operand]; }
-  int moments() const { return moments_; }
-  int forward_moment(OperatorId op) const { return static_cast<int>(index(op)); }
-  int backward_moment(OperatorId op) const { return moments_ - 1 - static_cast<int>(index(op)); }
+  const Timeline& timeline() const { return timeline_; }
+  int moments() const { return timeline_.size(); }
 
  private:
   struct Span;
@@ -90,7 +88,7 @@ class DataFlow {
   std::vector<int> roots_;
   std::vector<std::vector<int>> operand_transfer_;
   std::vector<std::vector<DirectUse>> direct_;
-  int moments_ = 0;
+  Timeline timeline_;
 };
 
 /// Whether the backward of `op` reads this operand's value: the rule saves it and a gradient needs
@@ -101,13 +99,16 @@ bool backward_reads(const Graph& graph, const Operator& op, std::size_t operand)
 /// gradient not yet reduced.
 struct ParameterSpan {
   int first = 0;           ///< forward moment of the first reader
-  int backward_first = 0;  ///< backward moment of the last reader
-  int backward_last = 0;   ///< and of the first
+  int backward_first = 0;  ///< when a reader first needs it again, recomputed or backward
+  int backward_last = 0;   ///< backward moment of the first reader
   MomentRange gathered;
   MomentRange gathered_backward;
   MomentRange unreduced;
 };
 ParameterSpan parameter_span(const Graph& graph, const DataFlow& flow, TensorId tensor);
+
+/// Whether a parameter is read again after the forward: by a backward or a recomputed operator.
+bool parameter_read_again(const Graph& graph, const DataFlow& flow, TensorId tensor);
 
 /// Whether a tensor leaves the graph: a loss or a graph output, which must not stay Partial.
 bool ends_graph(const Graph& graph, TensorId tensor);

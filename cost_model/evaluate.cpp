@@ -146,19 +146,20 @@ class Evaluator {
     MESHPLAN_AUDIT(book_.info(id).legal(strategy));
     const OperatorPrice& price = book_.shared_operator_price(id, strategy);
     evaluation_.objective += price.objective;
-    evaluation_.compute += book_.per_step(price.forward + price.backward);
-    const int forward = flow_.forward_moment(id);
-    const int backward = flow_.backward_moment(id);
-    at(forward).compute += price.forward;
-    if (graph_.training) at(backward).compute += price.backward;
-    for (const InnerCollective& inner : price.collectives) {
-      communicate(inner.backward ? backward : forward,
-                  inner.overlap,
-                  static_cast<double>(inner.count) * inner.time);
-    }
-    memory_.add(MemoryKind::kWorkspace, {forward, forward + 1}, price.workspace);
-    if (graph_.training)
-      memory_.add(MemoryKind::kWorkspace, {backward, backward + 1}, price.workspace);
+    evaluation_.compute += book_.per_step(price.compute());
+    const Timeline& timeline = flow_.timeline();
+    auto run = [&](int moment, Pass pass, Seconds compute) {
+      at(moment).compute += compute;
+      memory_.add(MemoryKind::kWorkspace, {moment, moment + 1}, price.workspace);
+      for (const InnerCollective& inner : price.collectives) {
+        if (inner.pass == pass)
+          communicate(moment, inner.overlap, static_cast<double>(inner.count) * inner.time);
+      }
+    };
+    run(timeline.forward(id), Pass::kForward, price.forward);
+    const bool again = timeline.recomputes(id);
+    if (again) run(timeline.recompute(id), Pass::kRecompute, price.recompute);
+    if (graph_.training) run(timeline.backward(id), Pass::kBackward, price.backward);
     evaluation_.seed_formula += price.workspace + price.touched;
     if (op.rule->family == OperatorFamily::kMatMul ||
         op.rule->family == OperatorFamily::kAttention ||
@@ -170,8 +171,9 @@ class Evaluator {
         known->second = op.rule->flops(sizes);
       }
       const double passes = graph_.training ? 3 : 1;  // the convention of model FLOPs
-      evaluation_.model_flops +=
-          passes * static_cast<double>(book_.options().microbatches) * known->second;
+      const double flops = static_cast<double>(book_.options().microbatches) * known->second;
+      evaluation_.model_flops += passes * flops;
+      evaluation_.hardware_flops += (again ? passes + 1 : passes) * flops;
     }
   }
 
@@ -190,6 +192,15 @@ class Evaluator {
     if (value == nullptr) {
       if (transfer.saves && !transfer.stored)
         memory_.add(MemoryKind::kActivations, transfer.same, from_bytes);
+    } else if (transfer.again) {
+      add_moves(*value, forward);
+      add_moves(*value, transfer.copy_again.begin);
+      memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes);
+      if (transfer.saves) {
+        memory_.add(MemoryKind::kActivations, transfer.kept, to_bytes);
+      } else {
+        memory_.add(MemoryKind::kBuffers, transfer.copy_again, to_bytes);
+      }
     } else {
       add_moves(*value, forward);
       if (!transfer.saves) {
@@ -223,19 +234,20 @@ class Evaluator {
       return;
     }
     memory_.add(MemoryKind::kActivations, value.live, bytes);
+    memory_.add(MemoryKind::kActivations, value.again, bytes);
     memory_.add(MemoryKind::kActivations, value.kept, bytes);
     memory_.add(MemoryKind::kActivations, value.gradient, bytes);
     const Tensor& tensor = graph_.tensor(value.tensor);
     if (!ends_graph(graph_, value.tensor)) return;
     const TensorState state = value_state(book_, assignment_, number);
     const Redistribution* end = book_.forward_steps(value.tensor, state, book_.final_state(state));
-    if (end != nullptr) add_moves(*end, flow_.forward_moment(*tensor.producer));
+    if (end != nullptr) add_moves(*end, flow_.timeline().forward(*tensor.producer));
   }
 
   void add_parameter(TensorId id) {
     const TensorState state = parameter_state(book_, assignment_, id);
     const ParameterPrice& price = book_.shared_parameter_price(
-        id, state, assignment_.parameters[index(id)], parameter_read_in_backward(graph_, id));
+        id, state, assignment_.parameters[index(id)], parameter_read_again(graph_, flow_, id));
     evaluation_.objective += price.objective;
     evaluation_.compute += price.update;
     tail_ += price.update;
@@ -327,23 +339,13 @@ TensorState parameter_state(PriceBook& book, const Assignment& assignment, Tenso
       use.op, assignment.strategies[index(use.op)], static_cast<std::size_t>(use.operand));
 }
 
-bool parameter_read_in_backward(const Graph& graph, TensorId tensor) {
-  const std::vector<Use>& uses = graph.tensor(tensor).uses;
-  return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
-    return backward_reads(graph, graph.op(use.op), static_cast<std::size_t>(use.operand));
-  });
-}
-
 Evaluation evaluate(PriceBook& book, const Assignment& assignment) {
   return Evaluator(book, assignment).run();
 }
 
 std::string moment_name(const Graph& graph, const DataFlow& flow, int moment) {
-  const int operators = static_cast<int>(graph.operators.size());
-  if (moment < operators)
-    return "forward of " + graph.operators[static_cast<std::size_t>(moment)].name;
-  return "backward of " +
-         graph.operators[static_cast<std::size_t>(flow.moments() - 1 - moment)].name;
+  const Moment& at = flow.timeline().at(moment);
+  return std::string(pass_name(at.pass)) + " of " + graph.op(at.op).name;
 }
 
 }  // namespace meshplan

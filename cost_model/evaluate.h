@@ -43,7 +43,8 @@ struct Evaluation {
   std::array<Bytes, kMemoryKinds> at_peak{};
   std::vector<Bytes> profile;  ///< total bytes per moment
   Bytes seed_formula = 0;
-  double model_flops = 0;  ///< of the whole job per step, nothing recomputed
+  double model_flops = 0;     ///< of the whole job per step, nothing recomputed
+  double hardware_flops = 0;  ///< the same with what is recomputed
 };
 
 /// The state of a value under an assignment.
@@ -55,12 +56,9 @@ TensorState far_state(PriceBook& book, const Assignment& assignment, const Trans
 /// The state in which a parameter is used: by its only reader, or its own.
 TensorState parameter_state(PriceBook& book, const Assignment& assignment, TensorId tensor);
 
-/// Whether a reader's backward reads this parameter.
-bool parameter_read_in_backward(const Graph& graph, TensorId tensor);
-
 Evaluation evaluate(PriceBook& book, const Assignment& assignment);
 
-/// "forward of X", "backward of X".
+/// "forward of X", "recomputation of X", "backward of X".
 std::string moment_name(const Graph& graph, const DataFlow& flow, int moment);
 
 }  // namespace meshplan

@@ -130,9 +130,13 @@ Result<std::unique_ptr<PriceBook>> PriceBook::make(const Graph& graph,
   if (auto checked = check_sizes(graph); !checked) return fail(checked.error());
   auto collectives = CollectiveModel::make(cluster, mesh_shape);
   if (!collectives) return fail(collectives.error());
-  if (!flow) flow = std::make_shared<const DataFlow>(graph);
-  return std::unique_ptr<PriceBook>(new PriceBook(
-      graph, cluster, std::move(mesh_shape), options, std::move(*collectives), std::move(flow)));
+  if (!flow) flow = std::make_shared<const DataFlow>(graph, options.recomputation);
+  return std::unique_ptr<PriceBook>(new PriceBook(graph,
+                                                  cluster,
+                                                  std::move(mesh_shape),
+                                                  std::move(options),
+                                                  std::move(*collectives),
+                                                  std::move(flow)));
 }
 
 PriceBook::PriceBook(const Graph& graph,
@@ -144,7 +148,7 @@ PriceBook::PriceBook(const Graph& graph,
     : graph_(graph),
       cluster_(cluster),
       mesh_shape_(std::move(mesh_shape)),
-      options_(options),
+      options_(std::move(options)),
       flow_(std::move(flow)),
       collectives_(std::move(collectives)),
       compute_(cluster),
@@ -162,6 +166,7 @@ PriceBook::PriceBook(const Graph& graph,
     infos_.push_back(of_rule);
     // a rule fixes the number and shapes of operands and results
     key.assign(1, reinterpret_cast<std::uintptr_t>(op.rule.get()));
+    key.push_back(flow_->timeline().recomputes(static_cast<OperatorId>(infos_.size() - 1)) ? 1 : 0);
     for (const auto& input : op.inputs)
       key.push_back(input ? type_word(graph.tensor(*input)) : kNoTensor);
     for (const TensorId output : op.outputs) key.push_back(type_word(graph.tensor(output)));
@@ -268,8 +273,9 @@ OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy)
     price.workspace = rule.workspace_bytes *
                       elements(local_shape(graph_.tensor(*op.inputs[0]).shape, state, mesh_shape_));
   }
-  add_inner_collectives(op, operator_info, strategy, price);
-  Seconds objective = price.forward + price.backward;
+  if (flow_->timeline().recomputes(id)) price.recompute = price.forward;
+  add_inner_collectives(id, operator_info, strategy, price);
+  Seconds objective = price.compute();
   for (const InnerCollective& inner : price.collectives) {
     objective += static_cast<double>(inner.count) * exposed(inner.overlap, inner.time);
   }
@@ -358,19 +364,25 @@ Seconds PriceBook::backward_time(const Operator& op,
   return compute_.time(work);
 }
 
-void PriceBook::add_inner_collectives(const Operator& op,
+void PriceBook::add_inner_collectives(OperatorId id,
                                       const OperatorInfo& operator_info,
                                       const Strategy& strategy,
                                       OperatorPrice& price) {
-  for (const InnerExchange& inner : inner_exchanges(graph_, op, operator_info, strategy)) {
+  const bool recomputed = flow_->timeline().recomputes(id);
+  for (const InnerExchange& inner :
+       inner_exchanges(graph_, graph_.op(id), operator_info, strategy)) {
     const CollectiveCall call{inner.collective, inner.axes, inner.elements * inner.element_bytes};
-    price.collectives.push_back({inner.collective,
-                                 inner.axes,
-                                 inner.backward,
-                                 inner.count,
-                                 collectives_.moved(call),
-                                 collectives_.time(call),
-                                 inner.overlap});
+    InnerCollective made{inner.collective,
+                         inner.axes,
+                         inner.backward ? Pass::kBackward : Pass::kForward,
+                         inner.count,
+                         collectives_.moved(call),
+                         collectives_.time(call),
+                         inner.overlap};
+    price.collectives.push_back(made);
+    if (!recomputed || inner.backward) continue;
+    made.pass = Pass::kRecompute;
+    price.collectives.push_back(made);
   }
 }
 
@@ -534,15 +546,15 @@ void PriceBook::add_step(ParameterMove& move,
 const ParameterPrice& PriceBook::shared_parameter_price(TensorId tensor,
                                                         const TensorState& state,
                                                         const ParameterChoice& choice,
-                                                        bool backward_reads) {
+                                                        bool read_again) {
   const std::uint64_t key[] = {reinterpret_cast<std::uintptr_t>(&states(tensor)),
                                type_word(graph_.tensor(tensor)),
                                word(state.axes),
                                word(choice),
-                               backward_reads ? 1U : 0U};
+                               read_again ? 1U : 0U};
   const auto [number, added] = parameter_price_keys_.number(key);
   if (added) {
-    std::optional<ParameterPrice> price = parameter_price(tensor, state, choice, backward_reads);
+    std::optional<ParameterPrice> price = parameter_price(tensor, state, choice, read_again);
     MESHPLAN_CHECK(price.has_value());
     parameter_prices_.push_back(std::move(*price));
   }
@@ -552,7 +564,7 @@ const ParameterPrice& PriceBook::shared_parameter_price(TensorId tensor,
 std::optional<ParameterPrice> PriceBook::parameter_price(TensorId tensor,
                                                          const TensorState& state,
                                                          const ParameterChoice& choice,
-                                                         bool backward_reads) const {
+                                                         bool read_again) const {
   const Tensor& t = graph_.tensor(tensor);
   // the order of cuts: all, gradient, state; each from the innermost axis outwards
   struct Cut {
@@ -619,7 +631,7 @@ std::optional<ParameterPrice> PriceBook::parameter_price(TensorId tensor,
   Seconds objective;
   if (rest_cuts > 0) {
     price.gathered_bytes = local_elements * element;
-    price.gathered_backward = graph_.training && backward_reads;
+    price.gathered_backward = graph_.training && read_again;
     ParameterMove gather;
     gather.from = price.rest;
     gather.to = whole;

@@ -38,13 +38,14 @@ struct PriceOptions {
   /// Products with a parameter run at the rate of this type, whatever their operands' (fp8 training
   /// casts on the way in and out; the casts are not priced).
   std::optional<DType> product_dtype;
+  Recomputation recomputation;
 };
 
 /// A collective inside an operator.
 struct InnerCollective {
   Collective collective = Collective::kAllReduce;
   AxisSet axes = 0;
-  bool backward = false;
+  Pass pass = Pass::kForward;
   std::int64_t count = 1;  ///< per micro-batch
   Bytes moved = 0;         ///< per device in one execution
   Seconds time;            ///< of one execution
@@ -53,8 +54,10 @@ struct InnerCollective {
 
 /// One operator with one strategy, one micro-batch.
 struct OperatorPrice {
-  Seconds forward;  ///< computation, passing Partial on included
+  Seconds forward;    ///< computation, passing Partial on included
+  Seconds recompute;  ///< the forward once more, if the operator is recomputed
   Seconds backward;
+  Seconds compute() const { return forward + recompute + backward; }
   std::vector<InnerCollective> collectives;
   Bytes workspace = 0;
   Bytes touched = 0;  ///< local operands and results
@@ -108,7 +111,8 @@ class PriceBook {
  public:
   /// All references must outlive the book. Not thread-safe: one per thread.
   /// Errors: those of CollectiveModel::make; more than kPlanMeshAxes axes (kUnsupported).
-  /// Books of several meshes may share the graph's `flow`; without one, the book makes its own.
+  /// Books of several meshes may share the graph's `flow` (with the options' recomputation);
+  /// without one, the book makes its own.
   static Result<std::unique_ptr<PriceBook>> make(const Graph& graph,
                                                  const Cluster& cluster,
                                                  std::vector<std::int64_t> mesh_shape,
@@ -148,16 +152,16 @@ class PriceBook {
   Bytes local_bytes(TensorId tensor, const TensorState& state) const;
 
   /// nullopt where a cut does not divide, or the choice means nothing in this state.
-  /// `backward_reads`: whether the reader's backward reads the parameter.
+  /// `read_again`: whether a reader's backward or recomputation reads the parameter.
   std::optional<ParameterPrice> parameter_price(TensorId tensor,
                                                 const TensorState& state,
                                                 const ParameterChoice& choice,
-                                                bool backward_reads) const;
+                                                bool read_again) const;
   /// The same of a choice that is possible, computed once for equal parameters and kept.
   const ParameterPrice& shared_parameter_price(TensorId tensor,
                                                const TensorState& state,
                                                const ParameterChoice& choice,
-                                               bool backward_reads);
+                                               bool read_again);
   /// Every legal choice, cheapest state of memory last, in a fixed order.
   std::vector<ParameterChoice> parameter_choices(TensorId tensor, const TensorState& state) const;
 
@@ -183,7 +187,7 @@ class PriceBook {
   const Measurement* measured(const Operator& op,
                               const OperatorInfo& info,
                               const Strategy& strategy) const;
-  void add_inner_collectives(const Operator& op,
+  void add_inner_collectives(OperatorId op,
                              const OperatorInfo& info,
                              const Strategy& strategy,
                              OperatorPrice& price);

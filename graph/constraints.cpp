@@ -94,6 +94,7 @@ class Binder {
 
   Result<BoundConstraints> bind() {
     bound_.recompute.resize(graph_.operators.size());
+    bound_.recompute_scope.resize(graph_.operators.size());
     recompute_depth_.resize(graph_.operators.size(), 0);
     recompute_where_.resize(graph_.operators.size());
     if (auto ok = check_mesh(); !ok) return fail(ok.error());
@@ -628,6 +629,7 @@ class Binder {
                         recompute_where_[i]);
       }
       value = constraint.recompute;
+      bound_.recompute_scope[i] = inside.names[static_cast<std::size_t>(inside.of_operator[i])];
       recompute_depth_[i] = depth;
       recompute_where_[i] = constraint.where + "/recompute";
     }
@@ -742,6 +744,12 @@ bool BoundConstraints::any_recompute() const {
 Result<void> check_constraints(const Constraints& constraints, const Graph& graph) {
   const Result<BoundConstraints> bound = Binder(constraints, graph, nullptr, {}).bind();
   return bound ? Result<void>() : Result<void>(fail(bound.error()));
+}
+
+Result<RecomputeScopes> recompute_scopes(const Constraints& constraints, const Graph& graph) {
+  Result<BoundConstraints> bound = Binder(constraints, graph, nullptr, {}).bind();
+  if (!bound) return fail(bound.error());
+  return RecomputeScopes{std::move(bound->recompute), std::move(bound->recompute_scope)};
 }
 
 Result<BoundConstraints> bind_constraints(const Constraints& constraints,

@@ -99,6 +99,12 @@ struct OperatorChoices {
   std::string in_strategy_where;
 };
 
+/// What `recompute` of scopes says about the operators; independent of any mesh.
+struct RecomputeScopes {
+  std::vector<std::optional<bool>> recompute;  ///< per operator
+  std::vector<std::string> scope;  ///< per operator: the instance of the scope that decided
+};
+
 /// All that constraints say about one graph on one mesh.
 struct BoundConstraints {
   /// A tensor as its readers and the graph's outputs find it (for a parameter: as it rests between
@@ -106,6 +112,8 @@ struct BoundConstraints {
   std::map<TensorId, LayoutChoices> tensors;
   std::map<OperatorId, OperatorChoices> operators;
   std::vector<std::optional<bool>> recompute;  ///< per operator
+  std::vector<std::string>
+      recompute_scope;  ///< per operator: the instance of the scope that said so
 
   bool empty() const { return tensors.empty() && operators.empty() && !any_recompute(); }
   bool any_recompute() const;
@@ -119,6 +127,9 @@ struct ConstraintOptions {
 /// their parameters, numbers of operands, dimensions. Errors carry the place in the constraints'
 /// file: kMissing (an unknown name, with the nearest one), kValue, kConflict.
 Result<void> check_constraints(const Constraints& constraints, const Graph& graph);
+
+/// What the scopes' `recompute` means for every operator. Errors: those of check_constraints.
+Result<RecomputeScopes> recompute_scopes(const Constraints& constraints, const Graph& graph);
 
 /// Checks and resolves the constraints. Errors: those of check_constraints; kUnknownAxis; kConflict
 /// (constraints that exclude each other, or that are written for another mesh).

@@ -13,6 +13,18 @@
 namespace meshplan {
 namespace {
 
+Phase phase_of(Pass pass) {
+  switch (pass) {
+    case Pass::kForward:
+      return Phase::kForward;
+    case Pass::kRecompute:
+      return Phase::kRecompute;
+    case Pass::kBackward:
+      return Phase::kBackward;
+  }
+  return Phase::kForward;
+}
+
 class PlanBuilder {
  public:
   PlanBuilder(PriceBook& book,
@@ -114,7 +126,7 @@ class PlanBuilder {
     return book_.shared_parameter_price(id,
                                         parameter_state(book_, assignment_, id),
                                         assignment_.parameters[index(id)],
-                                        parameter_read_in_backward(graph_, id));
+                                        parameter_read_again(graph_, flow_, id));
   }
 
   void add_operators() {
@@ -148,11 +160,12 @@ class PlanBuilder {
       for (std::size_t r = 0; r < op.outputs.size(); ++r)
         entry.out_placements.push_back(
             value_of(op.outputs[r], book_.result_state(id, strategy, r)));
-      entry.compute_time = book_.per_step(price.forward + price.backward);
+      entry.compute_time = book_.per_step(price.compute());
+      entry.recompute = flow_.timeline().recomputes(id);
       for (const InnerCollective& inner : price.collectives) {
         entry.collectives.push_back({inner.collective,
                                      axis_names(inner.axes),
-                                     inner.backward ? Phase::kBackward : Phase::kForward,
+                                     phase_of(inner.pass),
                                      inner.count,
                                      inner.moved,
                                      inner.time});
@@ -235,7 +248,8 @@ class PlanBuilder {
       const TensorState to = far_state(book_, assignment_, transfer);
       const Redistribution* value = book_.forward_steps(tensor, from, to);
       const Redistribution* gradient = book_.gradient_steps(tensor, from, to);
-      const bool gathered = value != nullptr && transfer.saves && assignment_.gathered[t] != 0;
+      const bool gathered =
+          value != nullptr && transfer.saves && !transfer.again && assignment_.gathered[t] != 0;
       if (value != nullptr)
         add_redistribution(tensor,
                            readers(transfer),
@@ -244,10 +258,10 @@ class PlanBuilder {
                            value_of(tensor, from),
                            value_of(tensor, to),
                            value->steps);
-      if (gathered)
+      if (gathered || (value != nullptr && transfer.again))
         add_redistribution(tensor,
                            readers(transfer),
-                           Phase::kRegather,
+                           gathered ? Phase::kRegather : Phase::kRecompute,
                            Per::kMicrobatch,
                            value_of(tensor, from),
                            value_of(tensor, to),
@@ -269,7 +283,9 @@ class PlanBuilder {
 
   void add_saved(TensorId tensor, Placements placements, const Transfer& transfer, bool gathered) {
     std::vector<PlanSaved>& saved = plan_.tensors[index(tensor)].saved;
-    const Saved how = gathered ? Saved::kGathered : Saved::kKept;
+    const Saved how = gathered         ? Saved::kGathered
+                      : transfer.again ? Saved::kComputed
+                                       : Saved::kKept;
     auto found = std::find_if(saved.begin(), saved.end(), [&](const PlanSaved& entry) {
       return entry.placements == placements && entry.backward == how;
     });
@@ -363,6 +379,9 @@ class PlanBuilder {
       const double peak = ComputeModel(cluster).peak_flops(OperatorFamily::kMatMul, dtype);
       cost.model_flops_utilization =
           evaluation_.model_flops / (seconds * peak * static_cast<double>(cluster.devices()));
+      if (flow_.timeline().recomputes_any())
+        cost.hardware_flops_utilization =
+            evaluation_.hardware_flops / (seconds * peak * static_cast<double>(cluster.devices()));
     }
     if (cluster.price_per_device_hour)
       cost.price_per_step =

@@ -573,6 +573,7 @@ std::vector<Finding> check_plan(const Plan& plan, const Graph& graph, const Clus
   if (!checking::check_identity(context)) return context.findings;
   if (!checking::check_coverage(context)) return context.findings;
   checking::check_tensors(context);
+  checking::check_recompute(context);
   checking::check_operators(context);
   checking::check_moves(context);
   checking::check_groups(context);

@@ -268,6 +268,7 @@ int* slot_of(const Graph& graph,
     if (edge.uses != uses) continue;
     if (entry.phase == Phase::kForward) return &edge.forward;
     if (entry.phase == Phase::kRegather) return &edge.regather;
+    if (entry.phase == Phase::kRecompute) return &edge.repeat;
     if (entry.phase == (parameter ? Phase::kGradient : Phase::kBackward)) return &edge.backward;
   }
   return nullptr;
@@ -287,8 +288,10 @@ void place_moves(Context& context) {
       context.report(pointer + "/phase", "", phase_name(entry.phase), "the tensor has no gradient");
       continue;
     }
-    if (entry.phase == Phase::kRegather && !context.graph.training) {
-      context.report(pointer + "/phase", "", "regather", "there is no backward in inference");
+    const bool again = entry.phase == Phase::kRegather || entry.phase == Phase::kRecompute;
+    if (again && !context.graph.training) {
+      context.report(
+          pointer + "/phase", "", phase_name(entry.phase), "there is no backward in inference");
       continue;
     }
     int* const slot = slot_of(context.graph, reached->tensor, entry, reached->uses, view);
@@ -356,7 +359,10 @@ class Chain {
       if (!legal(use.op)) return false;
     }
     for (const Edge& edge : view_.edges) {
-      if (!valid(edge.forward) || !valid(edge.regather) || !valid(edge.backward)) return false;
+      if (!valid(edge.forward) || !valid(edge.regather) || !valid(edge.repeat) ||
+          !valid(edge.backward)) {
+        return false;
+      }
     }
     return valid(view_.gather) && valid(view_.regather) && valid(view_.reduce) &&
            valid(view_.finish) && valid(view_.update) && valid(view_.end) &&
@@ -439,6 +445,9 @@ class Chain {
     if (edge.regather >= 0) {
       check_way(edge.regather, near.value, edge.value, " for the backward", edge);
     }
+    if (edge.repeat >= 0) {
+      check_way(edge.repeat, near.value, edge.value, " once more", edge);
+    }
     if (gradient_side_) {
       check_way(edge.backward, edge.gradient, near.gradient, "'s gradient", edge);
     }
@@ -467,21 +476,22 @@ class Chain {
            "the chain of \"" + tensor_.name + "\"" + what + " at " + reader(edge) + " is broken");
   }
 
-  bool read_in_backward() const {
+  bool read_after_forward() const {
     return std::any_of(tensor_.uses.begin(), tensor_.uses.end(), [&](const Use& use) {
-      return needs_operand(context_.graph, context_.graph.op(use.op), at(use.operand));
+      return context_.schedule.repeats[index(use.op)] ||
+             needs_operand(context_.graph, context_.graph.op(use.op), at(use.operand));
     });
   }
 
   void check_parameter() {
-    const bool again = view_.gather >= 0 && context_.graph.training && read_in_backward();
+    const bool again = view_.gather >= 0 && context_.graph.training && read_after_forward();
     if (again != (view_.regather >= 0)) {
       context_.report(
           view_.regather >= 0 ? pointer_to("redistributions", view_.regather) : "/redistributions",
           again ? "a regather" : "none",
           again ? "none" : "a regather",
-          "a sharded parameter is gathered again exactly where the backward of a "
-          "reader of \"" +
+          "a sharded parameter is gathered again exactly where the backward or recomputation of "
+          "a reader of \"" +
               tensor_.name + "\" needs it");
     } else if (again) {
       expect(pointer_to("redistributions", view_.regather) + "/from",

@@ -639,6 +639,15 @@ std::vector<InnerMove> inner_moves(const Context& context, OperatorId id) {
     add(Collective::kPermute, along, false, context.mesh[axis] - 1, bytes, Hiding::kRing);
     add(Collective::kPermute, along, true, context.mesh[axis] - 1, 2 * bytes, Hiding::kRing);
   }
+  if (context.schedule.repeats[index(id)]) {
+    const std::size_t once = moves.size();
+    for (std::size_t m = 0; m < once; ++m) {
+      if (moves[m].collective.phase != Phase::kForward) continue;
+      InnerMove repeated = moves[m];
+      repeated.collective.phase = Phase::kRecompute;
+      moves.push_back(std::move(repeated));
+    }
+  }
   return moves;
 }
 
@@ -653,7 +662,8 @@ void check_operators(Context& context) {
     if (!context.operators[i].legal) continue;
     check_in_strategy(context, id, entry, pointer);
     const OperatorTimes times = operator_times(context, id);
-    const Seconds compute = context.microbatches() * (times.forward + times.backward);
+    const double forwards = context.schedule.repeats[i] ? 2 : 1;
+    const Seconds compute = context.microbatches() * (forwards * times.forward + times.backward);
     context.operator_compute += compute;
     context.expect(pointer + "/compute_time",
                    compute,

@@ -61,6 +61,7 @@ struct Edge {
   std::vector<int> uses;  ///< all readers below, in order
   int forward = -1;       ///< redistributions of the plan, -1: none
   int regather = -1;
+  int repeat = -1;  ///< of a remade value
   int backward = -1;
   Cuts value;  ///< on the far side
   Cuts gradient;
@@ -80,6 +81,16 @@ struct TensorView {
   int update = -1;
   // end of the graph
   int end = -1;
+};
+
+/// When everything of one micro-batch runs.
+struct Schedule {
+  bool any = false;                  ///< something is recomputed
+  std::vector<bool> repeats;         ///< per operator: runs forward once more
+  std::vector<bool> remade;          ///< per tensor: not stored, but made again
+  std::vector<int> repeat_moment;    ///< per operator, -1: none
+  std::vector<int> backward_moment;  ///< per operator, -1: none
+  std::vector<std::string> names;    ///< of all moments
 };
 
 class Context {
@@ -117,7 +128,8 @@ class Context {
   std::vector<OperatorView> operators;
   std::vector<TensorView> tensors;
   std::vector<MoveView> moves;  ///< per redistribution
-  Seconds operator_compute;     ///< per step
+  Schedule schedule;
+  Seconds operator_compute;  ///< per step
 };
 
 std::string pointer_to_tensor(const std::string& name);
@@ -134,6 +146,7 @@ bool runs_backward(const Graph& graph, const Operator& op);
 bool check_identity(Context& context);
 bool check_coverage(Context& context);
 void check_tensors(Context& context);
+void check_recompute(Context& context);
 void check_operators(Context& context);
 void check_moves(Context& context);
 void check_groups(Context& context);

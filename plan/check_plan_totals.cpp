@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saved values, memory and times of the whole step.
 //
-// Moments: operator i of N runs forward at moment i and backward at moment 2N - 1 - i. Everything
-// that occupies memory does so over a range of moments that follows from who reads it when
-// (docs/cost_model.md, "Memory"); the walk adds the ranges up and finds the fullest moment. Times
-// are added up the same way, and the simulated step is repeated on two tracks.
+// Moments: operator i of N runs forward at moment i, then everything runs backward in reverse
+// order, with recomputations in between (check_plan_recompute.cpp). Everything that occupies memory
+// does so over a range of moments that follows from who reads it when (docs/cost_model.md,
+// "Memory"); the walk adds the ranges up and finds the fullest moment. Times are added up the same
+// way, and the simulated step is repeated on two tracks.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,19 +18,30 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// Operators that read or save what hangs below a point of a tree, views seen through.
-struct Readers {
-  int first = -1;  ///< operator number
+/// The earliest and the latest of some moments.
+struct Extent {
+  int first = -1;
   int last = -1;
-  int first_saver = -1;
-  int last_saver = -1;
 
-  static int earlier(int a, int b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
-  void join(const Readers& other) {
-    first = earlier(first, other.first);
-    first_saver = earlier(first_saver, other.first_saver);
+  bool empty() const { return first < 0; }
+  void join(int moment) { join(Extent{moment, moment}); }
+  void join(const Extent& other) {
+    if (other.empty()) return;
+    first = empty() ? other.first : std::min(first, other.first);
     last = std::max(last, other.last);
-    last_saver = std::max(last_saver, other.last_saver);
+  }
+};
+
+/// Who reads what hangs below a point of a tree, views seen through.
+struct Readers {
+  Extent forward;  ///< operator numbers
+  Extent stored;   ///< moments at which what is stored is read
+  Extent remade;   ///< of a remade value: when each reader takes it anew
+
+  void join(const Readers& other) {
+    forward.join(other.forward);
+    stored.join(other.stored);
+    remade.join(other.remade);
   }
 };
 
@@ -67,7 +79,7 @@ class Totals {
       : context_(context),
         graph_(context.graph),
         operators_(static_cast<int>(context.graph.operators.size())),
-        moments_(operators_ * (context.graph.training ? 2 : 1)),
+        moments_(static_cast<int>(context.schedule.names.size())),
         changes_(kKinds, std::vector<Bytes>(at(moments_) + 1, 0)),
         tracks_(at(moments_)),
         lives_(context.graph.tensors.size()) {}
@@ -82,7 +94,9 @@ class Totals {
   }
 
  private:
-  int backward_of(int op) const { return moments_ - 1 - op; }
+  int backward_of(int op) const { return context_.schedule.backward_moment[at(op)]; }
+  int repeat_of(int op) const { return context_.schedule.repeat_moment[at(op)]; }
+  bool remade(std::size_t tensor) const { return context_.schedule.remade[tensor]; }
   const TensorView& view(std::size_t tensor) const { return context_.tensors[tensor]; }
   const PlanTensor& entry(std::size_t tensor) const {
     return context_.plan.tensors[at(context_.tensor_entry[tensor])];
@@ -117,8 +131,8 @@ class Totals {
     for (std::size_t e = tree.edges.size(); e-- > 0;) {  // children come after their parents
       const Edge& edge = tree.edges[e];
       if (edge.to < 0) {
-        life.below_edge[e] = reader_below(tensor.uses[at(edge.use)]);
-        life.saves[e] = life.below_edge[e].first_saver >= 0;
+        life.below_edge[e] = reader_below(tensor.uses[at(edge.use)], remade(id));
+        life.saves[e] = !life.below_edge[e].stored.empty();
       } else {
         life.below_edge[e] = life.below_node[at(edge.to)];
         life.stored[at(edge.to)] = savers[at(edge.to)] >= 2;
@@ -130,21 +144,32 @@ class Totals {
     if (!tensor.producer) return;
     const Operator& producer = graph_.op(*tensor.producer);
     life.stored[0] = keeps_result(id) || savers[0] >= 2 ||
-                     (is_view(producer) && life.below_node[0].first_saver >= 0);
+                     (is_view(producer) && !life.below_node[0].stored.empty());
   }
 
-  Readers reader_below(const Use& use) const {
+  Readers reader_below(const Use& use, bool of_remade) const {
     const Operator& op = graph_.op(use.op);
     const int number = static_cast<int>(index(use.op));
-    Readers readers{number, number, -1, -1};
+    const int repeat = repeat_of(number);
+    Readers readers;
+    readers.forward.join(number);
+    if (repeat >= 0) (of_remade ? readers.remade : readers.stored).join(repeat);
     if (graph_.training && needs_operand(graph_, op, at(use.operand))) {
-      readers.first_saver = readers.last_saver = number;
+      readers.stored.join(backward_of(number));
+      if (of_remade && repeat < 0) readers.remade.join(backward_of(number));
     }
     if (!is_view(op)) return readers;
     for (const TensorId result : op.outputs) {  // a view hands its readers through
-      Readers through = lives_[index(result)].below_node[0];
-      through.first = -1;
-      readers.join(through);
+      const Readers& through = lives_[index(result)].below_node[0];
+      readers.forward.last = std::max(readers.forward.last, through.forward.last);
+      readers.stored.join(through.stored);
+      if (!of_remade) {
+        readers.stored.join(through.remade);
+      } else if (remade(index(result))) {
+        readers.remade.join(through.remade);
+      } else if (!through.stored.empty()) {
+        readers.remade.join(through.stored.first);
+      }
     }
     return readers;
   }
@@ -172,6 +197,7 @@ class Totals {
     std::vector<Stored> expected;
     for (std::size_t e = 0; e < tree.edges.size(); ++e) {
       const Edge& edge = tree.edges[e];
+      check_repeat(id, edge, life.below_edge[e]);
       if (!life.saves[e]) {
         if (edge.regather >= 0) {
           context_.report(pointer_to("redistributions", edge.regather),
@@ -183,7 +209,7 @@ class Totals {
       }
       const bool again = edge.regather >= 0;
       const Cuts& layout = again ? tree.nodes[at(edge.from)].value : edge.value;
-      const Saved how = again ? Saved::kGathered : Saved::kKept;
+      const Saved how = again ? Saved::kGathered : remade(id) ? Saved::kComputed : Saved::kKept;
       auto found = std::find_if(expected.begin(), expected.end(), [&](const Stored& stored) {
         return stored.how == how && stored.layout == layout;
       });
@@ -191,7 +217,8 @@ class Totals {
       for (const int use : edge.uses) {
         const Use& reader = graph_.tensors[id].uses[at(use)];
         found->may.insert(graph_.op(reader.op).name);
-        if (reader_below(reader).first_saver >= 0) found->must.insert(graph_.op(reader.op).name);
+        if (!reader_below(reader, remade(id)).stored.empty())
+          found->must.insert(graph_.op(reader.op).name);
       }
     }
     std::vector<bool> seen(expected.size(), false);
@@ -240,6 +267,30 @@ class Totals {
     }
   }
 
+  /// A remade value travels again to whoever takes it anew, and nothing else does.
+  void check_repeat(std::size_t id, const Edge& edge, const Readers& readers) {
+    const std::string& name = graph_.tensors[id].name;
+    const bool travels = edge.forward >= 0 && remade(id) && !readers.remade.empty();
+    if (travels && edge.repeat < 0) {
+      context_.report(pointer_to("redistributions", edge.forward),
+                      "the same with the phase recompute",
+                      "none",
+                      "\"" + name + "\" is made again, and nothing brings it to its readers then");
+    }
+    if (!travels && edge.repeat >= 0) {
+      context_.report(pointer_to("redistributions", edge.repeat),
+                      "none",
+                      "recompute",
+                      "\"" + name + "\" does not travel once more");
+    }
+    if (remade(id) && edge.regather >= 0) {
+      context_.report(pointer_to("redistributions", edge.regather),
+                      "none",
+                      "regather",
+                      "\"" + name + "\" is made again, not stored");
+    }
+  }
+
   // ---- Adding up --------------------------------------------------------------------------------
 
   /// Half-open range of moments.
@@ -274,22 +325,24 @@ class Totals {
     const Operator& op = graph_.op(id);
     const OperatorView& made = context_.operators[at(number)];
     const OperatorTimes times = operator_times(context_, id);
-    Seconds priced = times.forward + times.backward;
-    compute_ += per_step(priced);
-    tracks_[at(number)].compute += times.forward;
-    if (graph_.training) tracks_[at(backward_of(number))].compute += times.backward;
-    for (const InnerMove& inner : inner_moves(context_, id)) {
-      const auto count = static_cast<double>(inner.collective.count);
-      priced += count * context_.exposed(inner.hiding, inner.collective.time);
-      communicate(inner.collective.phase == Phase::kBackward ? backward_of(number) : number,
-                  inner.hiding,
-                  count * inner.collective.time);
-    }
-    objective_ += per_step(priced);
-    occupy(kWorkspace, number, number + 1, times.workspace);
-    if (graph_.training) {
-      occupy(kWorkspace, backward_of(number), backward_of(number) + 1, times.workspace);
-    }
+    const std::vector<InnerMove> inner_moves_of = inner_moves(context_, id);
+    const auto run = [&](int moment, Phase phase, Seconds compute) {
+      if (moment < 0) return;
+      Seconds priced = compute;
+      compute_ += per_step(compute);
+      tracks_[at(moment)].compute += compute;
+      occupy(kWorkspace, moment, moment + 1, times.workspace);
+      for (const InnerMove& inner : inner_moves_of) {
+        if (inner.collective.phase != phase) continue;
+        const auto count = static_cast<double>(inner.collective.count);
+        priced += count * context_.exposed(inner.hiding, inner.collective.time);
+        communicate(moment, inner.hiding, count * inner.collective.time);
+      }
+      objective_ += per_step(priced);
+    };
+    run(number, Phase::kForward, times.forward);
+    run(repeat_of(number), Phase::kRecompute, times.forward);
+    run(backward_of(number), Phase::kBackward, times.backward);
     seed_formula_ += times.workspace;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i]) seed_formula_ += context_.local_bytes(made.operands[i], *op.inputs[i]);
@@ -330,14 +383,21 @@ class Totals {
     if (tree.end >= 0) move_activation(tree.end, born);
     if (is_view(graph_.op(*tensor.producer))) return;  // no buffer of its own
     const Bytes bytes = bytes_of(id, tree.nodes[0].value);
-    const int last = std::max(born, life.below_node[0].last);
+    const Readers& readers = life.below_node[0];
+    const int last = std::max(born, readers.forward.last);
     occupy(kActivations, born, last + 1, bytes);
+    int end = last + 1;  // of what it occupies without being stored
+    if (remade(id)) {
+      const int again = repeat_of(born);
+      end = std::max(again, readers.remade.last) + 1;
+      occupy(kActivations, again, end, bytes);
+    }
     if (life.stored[0]) {
-      const int saver = keeps_result(id) ? born : life.below_node[0].first_saver;
-      occupy(kActivations, last + 1, moments_ - saver, bytes);
+      const int own = keeps_result(id) ? backward_of(born) : -1;
+      occupy(kActivations, end, std::max(own, readers.stored.last) + 1, bytes);
     }
     if (has_gradient(graph_, static_cast<TensorId>(id)) && tensor.role != Role::kLoss) {
-      occupy(kActivations, backward_of(last), moments_ - born, bytes);
+      occupy(kActivations, backward_of(last), backward_of(born) + 1, bytes);
     }
   }
 
@@ -348,25 +408,36 @@ class Totals {
     const Readers& readers = life.below_edge[e];
     const Bytes near_bytes = bytes_of(id, tree.nodes[at(edge.from)].value);
     const Bytes far_bytes = bytes_of(id, edge.value);
-    const int last_of_near = std::max(life.below_node[at(edge.from)].last, 0);
-    const int saved_until = moments_ - readers.first_saver;
+    const Readers& near = life.below_node[at(edge.from)];
+    const int last_of_near = remade(id) ? near.remade.last : std::max(near.forward.last, 0);
+    const int saved_until = readers.stored.last + 1;
     const bool near_must_store = life.saves[e] && !life.stored[at(edge.from)];
-    if (edge.forward >= 0) move_activation(edge.forward, readers.first);
+    if (edge.forward >= 0) move_activation(edge.forward, readers.forward.first);
     if (edge.forward < 0) {
       if (near_must_store) occupy(kActivations, last_of_near + 1, saved_until, near_bytes);
+    } else if (remade(id)) {
+      occupy(kBuffers, readers.forward.first, readers.forward.last + 1, far_bytes);
+      if (edge.repeat >= 0 && !readers.remade.empty()) {
+        move_activation(edge.repeat, readers.remade.first);
+        occupy(life.saves[e] ? kActivations : kBuffers,
+               readers.remade.first,
+               life.saves[e] ? saved_until : readers.remade.last + 1,
+               far_bytes);
+      }
     } else if (life.saves[e] && edge.regather < 0) {
-      occupy(kActivations, readers.first, saved_until, far_bytes);
+      occupy(kActivations, readers.forward.first, saved_until, far_bytes);
     } else {
-      occupy(kBuffers, readers.first, readers.last + 1, far_bytes);
-      if (edge.regather >= 0) {
-        move_activation(edge.regather, backward_of(readers.last_saver));
-        occupy(kBuffers, backward_of(readers.last_saver), saved_until, far_bytes);
+      occupy(kBuffers, readers.forward.first, readers.forward.last + 1, far_bytes);
+      if (edge.regather >= 0 && !readers.stored.empty()) {
+        move_activation(edge.regather, readers.stored.first);
+        occupy(kBuffers, readers.stored.first, saved_until, far_bytes);
         if (near_must_store) occupy(kActivations, last_of_near + 1, saved_until, near_bytes);
       }
     }
     if (edge.backward >= 0) {
-      move_activation(edge.backward, backward_of(readers.first));
-      occupy(kBuffers, backward_of(readers.last), moments_ - readers.first, far_bytes);
+      const int first = backward_of(readers.forward.first);
+      move_activation(edge.backward, first);
+      occupy(kBuffers, backward_of(readers.forward.last), first + 1, far_bytes);
     }
   }
 
@@ -386,6 +457,19 @@ class Totals {
     return sum;
   }
 
+  /// When a gathered parameter is there for recomputations and backwards.
+  Extent read_again(const Tensor& parameter) const {
+    Extent moments;
+    for (const Use& use : parameter.uses) {
+      const int op = static_cast<int>(index(use.op));
+      const bool repeated = repeat_of(op) >= 0;
+      if (repeated) moments.join(repeat_of(op));
+      if (!repeated || needs_operand(graph_, graph_.op(use.op), at(use.operand)))
+        moments.join(backward_of(op));
+    }
+    return moments;
+  }
+
   void add_parameter(std::size_t id) {
     const Tensor& tensor = graph_.tensors[id];
     const TensorView& tree = view(id);
@@ -400,10 +484,11 @@ class Totals {
       occupy(kGathered, first - 1, last + 1, whole);
       objective_ += per_step(exposed_steps(tree.gather, Hiding::kGather));
       communicate(first, Hiding::kGather, context_.moves[at(tree.gather)].total());
-      if (tree.regather >= 0) {
-        occupy(kGathered, backward_of(last) - 1, backward_of(first) + 1, whole);
+      if (tree.regather >= 0 && graph_.training) {
+        const Extent again = read_again(tensor);
+        occupy(kGathered, again.first - 1, again.last + 1, whole);
         objective_ += per_step(exposed_steps(tree.regather, Hiding::kGather));
-        communicate(backward_of(last), Hiding::kGather, context_.moves[at(tree.regather)].total());
+        communicate(again.first, Hiding::kGather, context_.moves[at(tree.regather)].total());
       }
     }
     if (!entry(id).gradient || !entry(id).optimizer_state) return;
@@ -456,11 +541,7 @@ class Totals {
 
   // ---- Comparing --------------------------------------------------------------------------------
 
-  std::string moment_name(int moment) const {
-    const bool forward = moment < operators_;
-    const int op = forward ? moment : backward_of(moment);
-    return (forward ? "forward of " : "backward of ") + graph_.operators[at(op)].name;
-  }
+  const std::string& moment_name(int moment) const { return context_.schedule.names[at(moment)]; }
 
   void compare_memory() {
     const PlanMemory& memory = context_.plan.memory;
@@ -596,11 +677,13 @@ class Totals {
 
   /// FLOPs of the whole model's products per step (three times the forward's in training), over
   /// what all devices could do at the peak of the largest product's type.
-  double utilization(double step_time) const {
+  double utilization(double step_time, bool with_repeats = false) const {
+    const double passes = graph_.training ? 3 : 1;
     double total = 0;
     double largest = -1;
     DType dtype = DType::kFp32;
-    for (const Operator& op : graph_.operators) {
+    for (std::size_t o = 0; o < graph_.operators.size(); ++o) {
+      const Operator& op = graph_.operators[o];
       const OperatorFamily family = op.rule->family;
       if (family != OperatorFamily::kMatMul && family != OperatorFamily::kAttention &&
           family != OperatorFamily::kConvolution) {
@@ -609,14 +692,14 @@ class Totals {
       std::vector<std::int64_t> sizes;
       for (const Factor& factor : op.rule->factors) sizes.push_back(factor.size);
       const double flops = op.rule->flops(sizes);
-      total += flops;
+      total += flops * (with_repeats && context_.schedule.repeats[o] ? passes + 1 : passes);
       if (family == OperatorFamily::kMatMul && op.inputs[0] && flops > largest) {
         largest = flops;
         dtype = graph_.tensor(*op.inputs[0]).dtype;
       }
     }
     const double peak = context_.compute.peak_flops(OperatorFamily::kMatMul, dtype);
-    return (graph_.training ? 3 : 1) * context_.microbatches() * total /
+    return context_.microbatches() * total /
            (step_time * peak * static_cast<double>(context_.cluster.devices()));
   }
 
@@ -635,6 +718,13 @@ class Totals {
                       number_text(used),
                       number_text(cost.model_flops_utilization),
                       "the utilisation is another one");
+    }
+    const double hardware = step > 0 && context_.schedule.any ? utilization(step, true) : 0;
+    if (!close(hardware, cost.hardware_flops_utilization.value_or(0))) {
+      context_.report("/cost/hardware_flops_utilization",
+                      number_text(hardware),
+                      number_text(cost.hardware_flops_utilization.value_or(0)),
+                      "the utilisation with recomputation is another one");
     }
   }
 

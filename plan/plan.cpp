@@ -27,6 +27,8 @@ const char* phase_name(Phase phase) {
       return "gradient";
     case Phase::kUpdate:
       return "update";
+    case Phase::kRecompute:
+      return "recompute";
   }
   return "forward";
 }

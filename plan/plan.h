@@ -27,13 +27,14 @@ const char* plan_status_name(PlanStatus status);
 
 /// When a collective runs.
 enum class Phase : std::uint8_t {
-  kForward,   ///< a value or a gathered parameter on its way to its readers
-  kBackward,  ///< the gradient of an activation on its way to the producer
-  kRegather,  ///< a value or parameter brought back for the backward
-  kGradient,  ///< the gradient of a parameter on its way to the optimizer
-  kUpdate,    ///< a parameter gathered after the optimizer
+  kForward,    ///< a value or a gathered parameter on its way to its readers
+  kBackward,   ///< the gradient of an activation on its way to the producer
+  kRegather,   ///< a value or parameter brought back for the backward
+  kGradient,   ///< the gradient of a parameter on its way to the optimizer
+  kUpdate,     ///< a parameter gathered after the optimizer
+  kRecompute,  ///< a value that is made again, on its way to its readers once more
 };
-/// "forward", "backward", "regather", "gradient", "update".
+/// "forward", "backward", "regather", "gradient", "update", "recompute".
 const char* phase_name(Phase phase);
 
 /// How often a redistribution runs: once per optimizer step or once per micro-batch.
@@ -116,6 +117,8 @@ struct PlanCost {
   Seconds exposed_communication_time;  ///< step_time without compute_time
   double tokens_per_second = 0.0;
   double model_flops_utilization = 0.0;  ///< fraction of the devices' peak
+  /// The same with what runs twice; where something is recomputed.
+  std::optional<double> hardware_flops_utilization;
   std::optional<double> price_per_step;  ///< where the cluster has a price per device and hour
   friend bool operator==(const PlanCost&, const PlanCost&) = default;
 };
@@ -124,7 +127,7 @@ struct PlanCost {
 struct PlanMemory {
   Bytes peak = 0;
   Bytes limit = 0;
-  std::string moment;  ///< "forward of X", "backward of X", "update of X"
+  std::string moment;  ///< "forward of X", "recomputation of X", "backward of X"
   Bytes parameters = 0;
   Bytes gradients = 0;
   Bytes optimizer = 0;
@@ -180,7 +183,8 @@ struct PlanOperator {
   std::vector<Placements> out_placements;
   /// Per operand, the number of pieces of each dimension.
   std::vector<std::optional<std::vector<std::int64_t>>> in_strategy;
-  Seconds compute_time;  ///< per step: every micro-batch, forward and backward
+  bool recompute = false;  ///< runs forward once more before the backward
+  Seconds compute_time;    ///< per step: every micro-batch, every run of it
   std::vector<PlanCollective> collectives;
   friend bool operator==(const PlanOperator&, const PlanOperator&) = default;
 };

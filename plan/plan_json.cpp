@@ -184,6 +184,7 @@ class PlanWriter {
     write_member("exposed_communication_time", cost.exposed_communication_time);
     writer_.member("tokens_per_second", cost.tokens_per_second);
     writer_.member("model_flops_utilization", cost.model_flops_utilization);
+    write_member_if("hardware_flops_utilization", cost.hardware_flops_utilization);
     write_member_if("price_per_step", cost.price_per_step);
     writer_.end_object();
   }
@@ -263,6 +264,7 @@ class PlanWriter {
     write_list("in_placements", op.in_placements);
     write_list("out_placements", op.out_placements);
     write_list("in_strategy", op.in_strategy);
+    if (op.recompute) writer_.member("recompute", true);
     write_member("compute_time", op.compute_time);
     write_list("collectives", op.collectives);
     writer_.end_object();
@@ -615,7 +617,7 @@ class PlanReader {
     read_enum(at, plan_status_name, PlanStatus::kInfeasible, value);
   }
   void read(const JsonCursor& at, Phase& value) {
-    read_enum(at, phase_name, Phase::kUpdate, value);
+    read_enum(at, phase_name, Phase::kRecompute, value);
   }
   void read(const JsonCursor& at, Per& value) { read_enum(at, per_name, Per::kStep, value); }
   void read(const JsonCursor& at, Saved& value) {
@@ -704,6 +706,7 @@ class PlanReader {
                            "exposed_communication_time",
                            "tokens_per_second",
                            "model_flops_utilization",
+                           "hardware_flops_utilization",
                            "price_per_step"}))) {
       return;
     }
@@ -713,6 +716,7 @@ class PlanReader {
     member(at, "exposed_communication_time", cost.exposed_communication_time);
     member(at, "tokens_per_second", cost.tokens_per_second);
     member(at, "model_flops_utilization", cost.model_flops_utilization);
+    member_if(at, "hardware_flops_utilization", cost.hardware_flops_utilization);
     member_if(at, "price_per_step", cost.price_per_step);
   }
   void read(const JsonCursor& at, PlanMemory& memory) {
@@ -786,6 +790,7 @@ class PlanReader {
                            "in_placements",
                            "out_placements",
                            "in_strategy",
+                           "recompute",
                            "compute_time",
                            "collectives"}))) {
       return;
@@ -795,6 +800,7 @@ class PlanReader {
     list(at, "in_placements", op.in_placements);
     list(at, "out_placements", op.out_placements);
     list_if(at, "in_strategy", op.in_strategy);
+    member_if(at, "recompute", op.recompute);
     member(at, "compute_time", op.compute_time);
     list_if(at, "collectives", op.collectives);
   }

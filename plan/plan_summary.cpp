@@ -108,6 +108,10 @@ void add_facts(const Plan& plan, Summary& summary) {
       speed +=
           ", " + readable_percent(plan.cost.model_flops_utilization) + " model FLOPs utilisation";
     }
+    if (plan.cost.hardware_flops_utilization) {
+      speed +=
+          " (" + readable_percent(*plan.cost.hardware_flops_utilization) + " with recomputation)";
+    }
     add("throughput", std::move(speed));
   }
   if (plan.cost.price_per_step) {

@@ -241,6 +241,7 @@ class Verifier {
     const PlanTensor* tensor = nullptr;
     std::vector<const PlanRedistribution*> forward;
     std::vector<const PlanRedistribution*> regather;
+    std::vector<const PlanRedistribution*> recompute;
     std::vector<const PlanRedistribution*> backward;  ///< per micro-batch, fewest readers first
     const PlanRedistribution* end = nullptr;
     const PlanRedistribution* finish = nullptr;
@@ -249,9 +250,10 @@ class Verifier {
 
   /// One micro-batch of a tensor on the devices.
   struct Travel {
-    HeldPtr root;                            ///< as its producer leaves it
-    std::vector<std::vector<HeldPtr>> ways;  ///< per use, what it was on its way to the reader
-    std::vector<HeldPtr> gradients;          ///< per use, as the reader's backward leaves it
+    HeldPtr root;                             ///< as its producer leaves it
+    std::vector<std::vector<HeldPtr>> ways;   ///< per use, what it was on its way to the reader
+    std::vector<std::vector<HeldPtr>> again;  ///< the same of a value that is made again, or empty
+    std::vector<HeldPtr> gradients;           ///< per use, as the reader's backward leaves it
   };
 
   Outcome everything() {
@@ -489,6 +491,10 @@ class Verifier {
         if (uses.empty()) return malformed(where + "/consumers", "expected a reader");
         entries.regather.push_back(&entry);
         return std::nullopt;
+      case Phase::kRecompute:
+        if (uses.empty()) return malformed(where + "/consumers", "expected a reader");
+        entries.recompute.push_back(&entry);
+        return std::nullopt;
       case Phase::kBackward:
       case Phase::kGradient:
         if (per_step) return once(entries.finish);
@@ -534,7 +540,10 @@ class Verifier {
         add(t, entry->to);
         for (const PlanStep& step : entry->steps) add(t, step.placements);
       };
-      for (const auto* list : {&entries_[t].forward, &entries_[t].regather, &entries_[t].backward})
+      for (const auto* list : {&entries_[t].forward,
+                               &entries_[t].regather,
+                               &entries_[t].recompute,
+                               &entries_[t].backward})
         std::for_each(list->begin(), list->end(), add_entry);
       add_entry(entries_[t].end);
       add_entry(entries_[t].finish);
@@ -656,8 +665,8 @@ class Verifier {
     return found;
   }
 
-  /// Collectives inside an operator of the big graph: backward, axes, kind, bytes -> times.
-  using BigExchanges = std::map<std::tuple<bool, AxisSet, Collective, Bytes>, std::int64_t>;
+  /// Collectives inside an operator of the big graph: pass, axes, kind, bytes -> times.
+  using BigExchanges = std::map<std::tuple<Pass, AxisSet, Collective, Bytes>, std::int64_t>;
 
   BigExchanges needed_exchanges(std::size_t o, const Strategy& strategy) {
     const Operator& op = full_.operators[o];
@@ -667,7 +676,10 @@ class Verifier {
       const Bytes moved = moved_bytes(exchange.collective,
                                       meshes_->full().group_size(exchange.axes),
                                       exchange.elements * exchange.element_bytes);
-      needed[{exchange.backward, exchange.axes, exchange.collective, moved}] += exchange.count;
+      const Pass pass = exchange.backward ? Pass::kBackward : Pass::kForward;
+      needed[{pass, exchange.axes, exchange.collective, moved}] += exchange.count;
+      if (operators_[o]->recompute && !exchange.backward)
+        needed[{Pass::kRecompute, exchange.axes, exchange.collective, moved}] += exchange.count;
     }
     return needed;
   }
@@ -677,8 +689,10 @@ class Verifier {
     for (const PlanCollective& collective : operators_[o]->collectives) {
       const auto axes = named_axes(mesh(), collective.axes);
       if (!axes) return fail(axes.error());
-      const bool backward = collective.phase == Phase::kBackward;
-      listed[{backward, axes->set, collective.collective, collective.bytes}] += collective.count;
+      const Pass pass = collective.phase == Phase::kBackward    ? Pass::kBackward
+                        : collective.phase == Phase::kRecompute ? Pass::kRecompute
+                                                                : Pass::kForward;
+      listed[{pass, axes->set, collective.collective, collective.bytes}] += collective.count;
     }
     return listed;
   }
@@ -859,6 +873,10 @@ class Verifier {
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
       if (Outcome out = regather(t)) return out;
     }
+    for (std::size_t o = 0; o < graph_.operators.size(); ++o) {
+      if (!operators_[o]->recompute) continue;
+      if (Outcome out = recompute(o)) return out;
+    }
     for (std::size_t o = graph_.operators.size(); o-- > 0;) {
       if (Outcome out = backward(o)) return out;
     }
@@ -1011,20 +1029,23 @@ class Verifier {
     return std::nullopt;
   }
 
-  Outcome forward(std::size_t o) {
+  /// Runs an operator on what arrives at it: in the forward, or when it is recomputed.
+  Outcome execute(std::size_t o, bool again, std::unique_ptr<OperatorExecution>& run) {
     const Operator& op = graph_.operators[o];
     std::vector<std::optional<std::span<const DenseTensor>>> operands;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       operands.emplace_back();
       if (!op.inputs[i]) continue;
       const std::size_t t = index(*op.inputs[i]);
-      const HeldPtr& held = travels_[t].ways[use_of(o, i)].back();
+      const Travel& travel = travels_[t];
+      const bool remade = again && !travel.again.empty();
+      const HeldPtr& held = (remade ? travel.again : travel.ways)[use_of(o, i)].back();
       auto wanted = layout(t, *operators_[o]->in_placements[i]);
       if (!wanted) return malformed(operator_place(o), wanted.error().message);
       if (!(*wanted == held->layout))
         return diverges(op.name,
                         t,
-                        "forward",
+                        again ? "recompute" : "forward",
                         "the operator reads " + to_string(wanted->placements()) +
                             ", but the tensor arrives as " + to_string(held->layout.placements()));
       operands.back().emplace(held->blocks);
@@ -1033,6 +1054,14 @@ class Verifier {
         OperatorExecution::forward(call(o), info_of_[op.rule.get()], strategies_[o], operands);
     if (!made) return execution_failed(o, made.error());
     ++report_.operators;
+    run = std::make_unique<OperatorExecution>(std::move(*made));
+    return std::nullopt;
+  }
+
+  Outcome forward(std::size_t o) {
+    const Operator& op = graph_.operators[o];
+    std::unique_ptr<OperatorExecution> made;
+    if (Outcome out = execute(o, false, made)) return out;
     for (std::size_t r = 0; r < op.outputs.size(); ++r) {
       const std::size_t t = index(op.outputs[r]);
       auto lies = layout(t, operators_[o]->out_placements[r]);
@@ -1046,7 +1075,7 @@ class Verifier {
       for (auto& way : travel.ways) way = {travel.root};
       if (Outcome out = bring(t)) return out;
     }
-    runs_.push_back(std::make_unique<OperatorExecution>(std::move(*made)));
+    runs_.push_back(std::move(made));
     if (graph_.training && has_backward(graph_, op)) return std::nullopt;
     report_.collectives += static_cast<std::int64_t>(runs_[o]->collectives().size());
     return check_executed_exchanges(o);
@@ -1088,6 +1117,50 @@ class Verifier {
               reader, t, "regather", "what comes back is not what was read in the forward");
       }
     }
+    return std::nullopt;
+  }
+
+  /// Runs an operator's forward once more; its backward follows from this run. What it makes again
+  /// travels to its readers, who must find what they read in the forward.
+  Outcome recompute(std::size_t o) {
+    const Operator& op = graph_.operators[o];
+    std::unique_ptr<OperatorExecution> run;
+    if (Outcome out = execute(o, true, run)) return out;
+    for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+      const std::size_t t = index(op.outputs[r]);
+      const std::vector<PlanSaved>& saved = entries_[t].tensor->saved;
+      const bool stored = std::any_of(saved.begin(), saved.end(), [](const PlanSaved& entry) {
+        return entry.backward != Saved::kComputed;
+      });
+      if (stored) continue;
+      Travel& travel = travels_[t];
+      const HeldPtr root =
+          std::make_shared<Held>(Held{run->results()[r], Layout(travel.root->layout)});
+      if (Outcome out = compare(*root, expected_[t], t, op.name, "recompute")) return out;
+      travel.again.assign(travel.ways.size(), {root});
+      for (const PlanRedistribution* entry : entries_[t].recompute) {
+        const std::vector<int>& uses = uses_of_[entry];
+        HeldPtr to;
+        if (Outcome out = move(*entry, t, *travel.again[at(uses[0])].back(), to)) return out;
+        for (const int u : uses) travel.again[at(u)].push_back(to);
+      }
+      for (const PlanSaved& entry : saved) {
+        for (std::size_t u = 0; u < travel.again.size(); ++u) {
+          const std::string& reader = graph_.op(graph_.tensors[t].uses[u].op).name;
+          if (std::find(entry.readers.begin(), entry.readers.end(), reader) == entry.readers.end())
+            continue;
+          auto wanted = layout(t, entry.placements);
+          const auto& way = travel.again[u];
+          const bool arrives = wanted && std::any_of(way.begin(), way.end(), [&](const auto& held) {
+                                 return held->layout == *wanted;
+                               });
+          if (!arrives)
+            return diverges(reader, t, "recompute", "what the backward reads is not made again");
+        }
+      }
+    }
+    report_.collectives += static_cast<std::int64_t>(runs_[o]->collectives().size());
+    runs_[o] = std::move(run);
     return std::nullopt;
   }
 

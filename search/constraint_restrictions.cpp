@@ -79,7 +79,7 @@ Restrictions restrictions_from(const BoundConstraints& constraints, PriceBook& b
         const auto found = bound->tensors.find(tensor);
         if (found == bound->tensors.end()) return true;
         const std::optional<ParameterPrice> price = book.parameter_price(
-            tensor, state, choice, parameter_read_in_backward(book.graph(), tensor));
+            tensor, state, choice, parameter_read_again(book.graph(), book.flow(), tensor));
         return price && allows(found->second, price->rest);
       };
   return restrictions;

@@ -40,7 +40,8 @@ class DpSearch {
         meshes_(meshes),
         options_(options),
         restrictions_(restrictions) {
-    for (const DpJob& job : jobs) flows_.push_back(std::make_shared<const DataFlow>(*job.graph));
+    for (const DpJob& job : jobs)
+      flows_.push_back(std::make_shared<const DataFlow>(*job.graph, options.prices.recomputation));
   }
 
   Result<DpOutcome> run() {

@@ -2,6 +2,7 @@
 #include "search/plan_problem.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <map>
@@ -21,6 +22,15 @@ std::uint64_t word(double value) {
 }
 std::uint64_t word(int value) { return static_cast<std::uint64_t>(value); }
 std::uint64_t word(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+/// The moments at which an operator runs; always three, those that do not exist are empty.
+std::array<MomentRange, 3> runs_of(const DataFlow& flow, OperatorId op) {
+  const auto range = [](int moment) {
+    return moment < 0 ? MomentRange{} : MomentRange{moment, moment + 1};
+  };
+  const Timeline& timeline = flow.timeline();
+  return {range(timeline.forward(op)), range(timeline.recompute(op)), range(timeline.backward(op))};
+}
 
 }  // namespace
 
@@ -112,17 +122,25 @@ class PlanProblem::Weights {
   double always_ = 0;
 };
 
+/// What a byte of a result costs.
+double PlanProblem::weight_of(const Value& value, const Weights& weights) {
+  return weights.of(value.live) + weights.of(value.again) + weights.of(value.kept) +
+         weights.of(value.gradient);
+}
+
 /// What a byte costs over each of a transfer's intervals.
 struct PlanProblem::LinkWeights {
   LinkWeights(const Transfer& transfer, const Weights& weights)
       : same(weights.of(transfer.same)),
         kept(weights.of(transfer.kept)),
         copy(weights.of(transfer.copy)),
+        copy_again(weights.of(transfer.copy_again)),
         regathered(weights.of(transfer.regathered)),
         gradient(weights.of(transfer.gradient)) {}
   double same;
   double kept;
   double copy;
+  double copy_again;
   double regathered;
   double gradient;
 };
@@ -164,7 +182,7 @@ Result<void> PlanProblem::add_operators(const Restrictions& restrictions) {
     variable.domain =
         static_cast<int>(operator_classes_[static_cast<std::size_t>(*number)]->strategies.size());
     variable.kind = variable_kinds_.number(Key{0, word(*number)}).first;
-    variable.moment = book_.flow().forward_moment(*variable.op);
+    variable.moment = book_.flow().timeline().forward(*variable.op);
     variables_.push_back(std::move(variable));
   }
   return {};
@@ -181,8 +199,9 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
   };
   // a rule fixes the number of operands and results: every part of the key has its place
   Key key;
-  key.reserve(1 + 6 * op.inputs.size() + 3 * op.outputs.size());
+  key.reserve(2 + 6 * op.inputs.size() + 3 * op.outputs.size());
   key.push_back(word(op.rule.get()));
+  key.push_back(flow.timeline().recomputes(id) ? 1U : 0U);
   std::vector<int> direct_parameters(op.inputs.size(), -1);
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     if (!op.inputs[i]) {
@@ -291,7 +310,7 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
 int PlanProblem::parameter_class(TensorId tensor, const Restrictions& restrictions) {
   const Graph& graph = book_.graph();
   const StateTable& table = book_.states(tensor);
-  const bool reads = parameter_read_in_backward(graph, tensor);
+  const bool reads = parameter_read_again(graph, book_.flow(), tensor);
   const Tensor& t = graph.tensor(tensor);
   Key key = {word(&table), reads ? 1U : 0U, word(static_cast<int>(t.dtype))};
   auto allowed = [&](const TensorState& state, const ParameterChoice& choice) {
@@ -390,8 +409,8 @@ Result<void> PlanProblem::add_values(const Restrictions& restrictions) {
                                     word(variable.parameter_class)})
                         .first;
     const Tensor& tensor = graph.tensor(value.tensor);
-    variable.moment =
-        book_.flow().forward_moment(tensor.producer ? *tensor.producer : tensor.uses.front().op);
+    variable.moment = book_.flow().timeline().forward(tensor.producer ? *tensor.producer
+                                                                      : tensor.uses.front().op);
     value_variable_[v] = static_cast<int>(variables_.size());
     variables_.push_back(std::move(variable));
   }
@@ -426,13 +445,14 @@ void PlanProblem::add_links() {
           variables_[static_cast<std::size_t>(link.to)].op_class)];
       link.to_states = &reader.operand_states[static_cast<std::size_t>(transfer.use.operand)];
     }
-    link.kind = link_kinds_
-                    .number(Key{word(link.table),
-                                word(link.from_states),
-                                word(link.to_states),
-                                (transfer.saves ? 1U : 0U) + (transfer.stored ? 2U : 0U) +
-                                    (transfer.gradient.empty() ? 0U : 4U)})
-                    .first;
+    link.kind =
+        link_kinds_
+            .number(Key{word(link.table),
+                        word(link.from_states),
+                        word(link.to_states),
+                        (transfer.saves ? 1U : 0U) + (transfer.stored ? 2U : 0U) +
+                            (transfer.gradient.empty() ? 0U : 4U) + (transfer.again ? 8U : 0U)})
+            .first;
     links_.push_back(link);
   }
 }
@@ -486,19 +506,15 @@ double PlanProblem::unary_cost(const Variable& variable, int value, const Weight
   }
   const Operator& op = graph.op(*variable.op);
   const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
-  const int forward = static_cast<int>(index(*variable.op));
   double cost =
       weights.seconds(shared.objective[at]) + weights.price(weights.always(), shared.always[at]);
-  double workspace = weights.of({forward, forward + 1});
-  if (graph.training)
-    workspace +=
-        weights.of({book_.flow().moments() - 1 - forward, book_.flow().moments() - forward});
+  double workspace = 0;
+  for (const MomentRange& run : runs_of(book_.flow(), *variable.op)) workspace += weights.of(run);
   cost += weights.price(workspace, shared.workspace[at]);
   for (std::size_t r = 0; r < op.outputs.size(); ++r) {
     const int root = book_.flow().root(op.outputs[r]);
     const Value& v = book_.flow().values()[static_cast<std::size_t>(root)];
-    cost += weights.price(weights.of(v.live) + weights.of(v.kept) + weights.of(v.gradient),
-                          shared.result_bytes[r][at]);
+    cost += weights.price(weight_of(v, weights), shared.result_bytes[r][at]);
   }
   for (const auto& [operand, parameter] : shared.parameters) {
     cost += parameter_cost(*parameter_classes_[static_cast<std::size_t>(parameter)],
@@ -527,13 +543,10 @@ void PlanProblem::unary_key(const Variable& variable,
     return;
   }
   const Operator& op = graph.op(*variable.op);
-  const int end = flow.moments();
-  const int forward = flow.forward_moment(*variable.op);
-  key.push_back(word(weights.of({forward, forward + 1})));
-  key.push_back(word(weights.of({end - 1 - forward, end - forward})));
+  for (const MomentRange& run : runs_of(flow, *variable.op)) key.push_back(word(weights.of(run)));
   for (const TensorId output : op.outputs) {
     const Value& v = flow.values()[static_cast<std::size_t>(flow.root(output))];
-    key.push_back(word(weights.of(v.live) + weights.of(v.kept) + weights.of(v.gradient)));
+    key.push_back(word(weight_of(v, weights)));
   }
   for (const auto& [operand, parameter] :
        operator_classes_[static_cast<std::size_t>(variable.op_class)]->parameters)
@@ -547,7 +560,8 @@ void PlanProblem::link_key(const Link& link,
   const Transfer& t = *link.transfer;
   key.assign(1, word(link.kind));
   if (weights.always() == 0) return;
-  for (const MomentRange* interval : {&t.same, &t.kept, &t.copy, &t.regathered, &t.gradient})
+  for (const MomentRange* interval :
+       {&t.same, &t.kept, &t.copy, &t.copy_again, &t.regathered, &t.gradient})
     key.push_back(word(weights.of(*interval)));
 }
 
@@ -570,6 +584,10 @@ PlanProblem::Cell PlanProblem::cell(
     memory += weights.price(of.gradient, table.bytes[b]);
   if (same_value) {
     if (transfer.saves && !transfer.stored) memory += weights.price(of.same, table.bytes[a]);
+  } else if (transfer.again) {
+    made.objective += forward;
+    memory += weights.price(of.copy, table.bytes[b]) +
+              weights.price(transfer.saves ? of.kept : of.copy_again, table.bytes[b]);
   } else if (!transfer.saves) {
     memory += weights.price(of.copy, table.bytes[b]);
   } else {
@@ -741,12 +759,10 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
     const Operator& op = graph.op(*variable.op);
     measured.objective.value += shared.objective[at];
     add({0, end}, shared.always[at]);
-    const int forward = flow.forward_moment(*variable.op);
-    add({forward, forward + 1}, shared.workspace[at]);
-    if (graph.training) add({end - 1 - forward, end - forward}, shared.workspace[at]);
+    for (const MomentRange& run : runs_of(flow, *variable.op)) add(run, shared.workspace[at]);
     for (std::size_t r = 0; r < op.outputs.size(); ++r) {
       const Value& value = flow.values()[static_cast<std::size_t>(flow.root(op.outputs[r]))];
-      for (const MomentRange& interval : {value.live, value.kept, value.gradient})
+      for (const MomentRange& interval : {value.live, value.again, value.kept, value.gradient})
         add(interval, shared.result_bytes[r][at]);
     }
     for (const auto& [operand, parameter] : shared.parameters) {
@@ -774,6 +790,9 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
     if (table.value_layout[static_cast<std::size_t>(a)] ==
         table.value_layout[static_cast<std::size_t>(b)]) {
       if (transfer.saves && !transfer.stored) add(transfer.same, from_bytes);
+    } else if (transfer.again) {
+      add(transfer.copy, to_bytes);
+      add(transfer.saves ? transfer.kept : transfer.copy_again, to_bytes);
     } else if (!transfer.saves) {
       add(transfer.copy, to_bytes);
     } else if (!made.gathered) {

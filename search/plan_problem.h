@@ -121,6 +121,7 @@ class PlanProblem {
   static double option_cost(const ParameterOption& option,
                             const Weights& weights,
                             const SpanWeights& of);
+  static double weight_of(const Value& value, const Weights& weights);
   double unary_cost(const Variable& variable, int value, const Weights& weights) const;
   void unary_key(const Variable& variable,
                  const Weights& weights,

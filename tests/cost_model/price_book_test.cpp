@@ -259,9 +259,9 @@ TEST_CASE("statistics of a sharded normalisation are reduced inside the operator
       if (s.book->info(id).label(strategy) == label) {
         std::string text;
         for (const InnerCollective& c : s.book->operator_price(id, strategy).collectives) {
-          text += std::string(text.empty() ? "" : ", ") + (c.backward ? "backward " : "forward ") +
-                  std::to_string(c.count) + " " + collective_name(c.collective) + " " +
-                  std::to_string(c.moved);
+          text += std::string(text.empty() ? "" : ", ") +
+                  (c.pass == Pass::kBackward ? "backward " : "forward ") + std::to_string(c.count) +
+                  " " + collective_name(c.collective) + " " + std::to_string(c.moved);
         }
         return text;
       }
@@ -329,7 +329,7 @@ TEST_CASE("the ring form of attention exchanges keys and values") {
     CHECK(price.collectives[0].collective == Collective::kPermute);
     CHECK(price.collectives[0].count == 3);
     CHECK(price.collectives[0].moved == 256);
-    CHECK(price.collectives[1].backward);
+    CHECK(price.collectives[1].pass == Pass::kBackward);
     CHECK(price.collectives[1].moved == 512);
     CHECK(price.collectives[1].overlap == OverlapKind::kRing);
   }

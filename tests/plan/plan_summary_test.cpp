@@ -19,7 +19,8 @@ Plan layered_plan() {
   plan.mesh = {{2, 4}, {"dp", "tp"}, {}};
   plan.options.microbatches = 2;
   plan.result = {PlanStatus::kFeasible, Seconds{0.25}, Seconds{0.2475}, 0.01, "dp", std::nullopt};
-  plan.cost = {Seconds{0.5}, Seconds{0.4}, Seconds{0.2}, Seconds{0.1}, 123456.4, 0.4512, 0.0125};
+  plan.cost = {
+      Seconds{0.5}, Seconds{0.4}, Seconds{0.2}, Seconds{0.1}, 123456.4, 0.4512, {}, 0.0125};
   plan.memory.peak = 12LL << 30;
   plan.memory.limit = 16LL << 30;
   plan.memory.moment = "backward of layers.3.fc2";

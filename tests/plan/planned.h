@@ -27,6 +27,7 @@ struct PlannedCase {
   std::int64_t microbatches = 1;
   bool training = true;
   std::string optimizer = "adamw";
+  std::string recompute = "none";
   Bytes limit = Bytes{16} << 30;
 };
 
@@ -79,6 +80,10 @@ inline Planned plan_case(const PlannedCase& wanted) {
   options.prices.optimizer = *parse_optimizer(wanted.optimizer);
   options.prices.overlap = planned.cluster.efficiency.overlap;
   options.memory_limit = wanted.limit;
+  Result<Recomputation> recomputation =
+      find_recomputation(planned.graph, *parse_recompute(wanted.recompute));
+  if (!recomputation) FAIL(to_string(recomputation.error()));
+  options.prices.recomputation = *std::move(recomputation);
   Result<DpOutcome> outcome = dp_search(planned.graph, planned.cluster, {wanted.mesh}, options);
   if (!outcome) FAIL(to_string(outcome.error()));
   auto* const found = std::get_if<DpResult>(&*outcome);
@@ -90,6 +95,7 @@ inline Planned plan_case(const PlannedCase& wanted) {
   context.options.mode = wanted.training ? "training" : "inference";
   context.options.microbatches = wanted.microbatches;
   context.options.optimizer = wanted.optimizer;
+  context.options.recompute = wanted.recompute;
   if (wanted.limit != planned.cluster.usable_memory()) {
     context.options.others["memory_limit"] = std::int64_t{wanted.limit};
   }
@@ -142,6 +148,18 @@ inline std::vector<PlannedCase> planned_cases() {
   add("llama, inference", [](PlannedCase& c) { c.training = false; });
   add("llama, sgd", [](PlannedCase& c) { c.optimizer = "sgd"; });
   add("llama, no optimizer", [](PlannedCase& c) { c.optimizer = "none"; });
+  add("llama, layers recomputed", [](PlannedCase& c) { c.recompute = "full"; });
+  add("llama, layers recomputed on a wide mesh", [&](PlannedCase& c) {
+    c.recompute = "full";
+    c.mesh = wide;
+    c.batch = 2;
+    c.microbatches = 2;
+  });
+  add("llama, cheap operators recomputed", [&](PlannedCase& c) {
+    c.recompute = "selective";
+    c.mesh = wide;
+    c.batch = 2;
+  });
   add("mlp", [](PlannedCase& c) { c.graph_text = kMlp; });
   add("mlp on a wide mesh", [&](PlannedCase& c) {
     c.graph_text = kMlp;

@@ -30,6 +30,7 @@ struct Case {
     text = test::RandomGraphText(random, {1, 2, 3, 4, 6, 8, 12, 7})
                .make(static_cast<int>(random.between(least_operators, most_operators)), training);
     graph = test::build_graph(text, training);
+    if (seed % 2 == 1) options.recomputation = test::random_recomputation(seed, graph);
   }
 
   Random random;
@@ -154,6 +155,7 @@ TEST_CASE("the plan checker agrees with the evaluator on any choices, and they r
     context.memory_limit = c.cluster.usable_memory();
     context.options.mode = c.graph.training ? "training" : "inference";
     context.options.microbatches = c.options.microbatches;
+    context.options.others["constraints"] = std::string("random");
     context.options.optimizer = c.options.optimizer == Optimizer::kAdamW ? "adamw"
                                 : c.options.optimizer == Optimizer::kSgd ? "sgd"
                                                                          : "none";

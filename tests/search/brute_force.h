@@ -199,7 +199,7 @@ class BruteForce {
       const Transfer& transfer = flow_.transfers()[t];
       const TensorState from = value_state(book_, assignment, transfer.from);
       const TensorState to = far_state(book_, assignment, transfer);
-      if (!transfer.saves ||
+      if (!transfer.saves || transfer.again ||
           book_.forward_steps(
               flow_.values()[static_cast<std::size_t>(transfer.from)].tensor, from, to) == nullptr)
         continue;

@@ -17,6 +17,7 @@ constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 
 struct Tally {
   int graphs = 0;
+  int recomputed = 0;  ///< of these, with something recomputed
   int limits = 0;
   int missed = 0;  ///< limits that a plan meets, but none was found
   int optimal = 0;
@@ -59,10 +60,13 @@ void check_graph(const std::string& text,
                  bool training,
                  const Cluster& cluster,
                  const std::vector<std::int64_t>& mesh,
-                 const PriceOptions& options,
+                 const PriceOptions& given,
+                 std::optional<std::uint64_t> segments,
                  double most,
                  Tally& tally) {
   const Graph graph = test::build_graph(text, training);
+  PriceOptions options = given;
+  if (segments) options.recomputation = test::random_recomputation(*segments, graph);
   auto book = PriceBook::make(graph, cluster, mesh, options);
   REQUIRE(book.has_value());
   BruteForce all(**book);
@@ -71,6 +75,7 @@ void check_graph(const std::string& text,
   REQUIRE(made.has_value());
   PlanProblem& problem = **made;
   ++tally.graphs;
+  if ((*book)->flow().timeline().recomputes_any()) ++tally.recomputed;
 
   const MemorySearchResult free = memory_search(problem, kUnlimited);
   REQUIRE(free.decision.has_value());
@@ -106,7 +111,9 @@ Tally run(std::uint64_t first, std::uint64_t last, double most) {
         test::RandomGraphText(random, {1, 2, 3, 4, 4, 5, 6, 8}).make(operators, training);
     INFO("seed " << seed << ", mesh of " << mesh.size() << " axes, first " << mesh[0] << ": "
                  << text);
-    check_graph(text, training, cluster, mesh, options, most, tally);
+    const std::optional<std::uint64_t> segments =
+        seed % 3 == 1 ? std::optional(seed) : std::nullopt;
+    check_graph(text, training, cluster, mesh, options, segments, most, tally);
   }
   return tally;
 }
@@ -117,6 +124,7 @@ void check_tally(const Tally& tally, std::uint64_t seeds) {
   INFO(tally.graphs << " graphs, " << tally.limits << " limits, " << tally.missed << " missed, "
                     << tally.optimal << " proven optimal, " << tally.equal << " equal");
   CHECK(static_cast<std::uint64_t>(tally.graphs) * 10 > seeds * 9);
+  CHECK(static_cast<std::uint64_t>(tally.recomputed) * 20 > seeds);
   CHECK(tally.missed * 500 <= tally.limits);
   CHECK(tally.equal * 5 >= tally.limits * 2);
   CHECK(tally.optimal * 4 >= tally.limits);

@@ -207,4 +207,18 @@ inline PriceOptions random_options(Random& random, const Cluster& cluster) {
   return options;
 }
 
+/// Any operators in any segments of either kind.
+inline Recomputation random_recomputation(std::uint64_t seed, const Graph& graph) {
+  Random random(seed ^ 0x5e9ca7e5u);
+  Recomputation made;
+  const auto segments = random.between(1, 3);
+  for (std::int64_t s = 0; s < segments; ++s) made.stores_results.push_back(random.chance(50));
+  int segment = 0;
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    if (random.chance(35)) segment = static_cast<int>(random.between(-1, segments - 1));
+    made.segment.push_back(segment);
+  }
+  return made;
+}
+
 }  // namespace meshplan::test

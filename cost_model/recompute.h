@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may be recomputed in the backward instead of being stored: the segments that the option
+// `recompute` and the constraints' scopes name. timeline.h says what follows from them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/constraints.h"
+#include "graph/graph.h"
+#include "lib/result.h"
+
+namespace meshplan {
+
+enum class RecomputeOption : std::uint8_t { kNone, kSelective, kFull };
+/// "none", "selective", "full"; nullopt for anything else.
+std::optional<RecomputeOption> parse_recompute(const std::string& name);
+
+/// Operators that may be recomputed, in segments.
+struct Recomputation {
+  std::vector<int> segment;  ///< per operator, -1: none; empty: nothing is recomputed
+  /// Per segment: whether results that any operator outside reads are stored; if not, only those
+  /// that another segment reads are.
+  std::vector<bool> stores_results;
+};
+
+/// `kFull`: a segment per layer (the outermost numbered component of the scope; without any, per
+/// outermost scope). `kSelective`: the runs of operators within a layer that cost little and are
+/// read by other operators: everything but products with parameters, fused attention, convolutions,
+/// embeddings, routes to experts and losses. `scopes`: operators taken out, and scopes of which
+/// each instance is a segment. Nothing is recomputed in inference. Errors: kValue for `kFull` on a
+/// graph without scopes.
+Result<Recomputation> find_recomputation(const Graph& graph,
+                                         RecomputeOption option,
+                                         const RecomputeScopes& scopes = {});
+
+}  // namespace meshplan
