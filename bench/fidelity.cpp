@@ -329,6 +329,10 @@ Result<Comparison> compare(const Run& run) {
   options.prices.microbatches = microbatches;
   options.prices.overlap = cluster->efficiency.overlap;
   if (contains(run.precision, "fp8")) options.prices.product_dtype = DType::kFp8E4M3;
+  auto recomputation = find_recomputation(
+      *graph, parse_recompute(run.recompute).value_or(RecomputeOption::kNone));
+  if (!recomputation) return fail(recomputation.error());
+  options.prices.recomputation = std::move(*recomputation);
   const double reserve = 1 + cluster->efficiency.allocator_reserve;
   options.memory_limit =
       static_cast<Bytes>(static_cast<double>(cluster->usable_memory()) / reserve);

@@ -170,8 +170,8 @@ TEST_CASE("faults are named with their place") {
   starts(error_after([](Json& j) { j["operators"][0]["out_placements"][0][1] = "Q"; }),
          "p.json: /operators/0/out_placements/0/1: ");
   starts(error_after([](Json& j) { j["redistributions"][0]["phase"] = "forwards"; }),
-         "p.json: /redistributions/0/phase: expected forward, backward, regather, gradient or "
-         "update, found \"forwards\"; did you mean \"forward\"?");
+         "p.json: /redistributions/0/phase: expected forward, backward, regather, gradient, "
+         "update or recompute, found \"forwards\"; did you mean \"forward\"?");
   starts(error_after([](Json& j) { j["redistributions"][0]["operands"] = Json::array({1}); }),
          "p.json: /redistributions/0/operands: ");
   starts(error_after([](Json& j) { j["operators"][0]["name"] = "x.{3..1}"; }),
