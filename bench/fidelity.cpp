@@ -257,8 +257,23 @@ bool is_fitted(const Run& run) {
   };
   static constexpr Entry kFitted[] = {
       {"A100-80GB SXM", "MPT 13b", 2048, 8, "bf16"},
-      {"A100-80GB SXM", "MPT 13b", 8192, 8, "bf16"},
       {"A100-80GB SXM", "MPT 3b", 2048, 8, "bf16"},
+      {"A100-80GB SXM", "MPT 13b", 8192, 8, "bf16"},
+      {"A100-80GB SXM", "MPT 7b", 32768, 8, "bf16"},
+      {"A100-80GB SXM", "MPT 1b", 8192, 8, "bf16"},
+      {"A100-40GB SXM", "MPT 7b", 2048, 8, "bf16"},
+      {"A100-40GB SXM", "MPT 13b", 2048, 128, "bf16"},
+      {"A100-40GB SXM", "MPT 3b", 8192, 8, "bf16"},
+      {"A100-40GB SXM", "MPT 1b", 2048, 8, "bf16"},
+      {"A100-40GB SXM", "MPT 7b", 16384, 8, "bf16"},
+      {"H100-80GB SXM", "MPT 7b", 2048, 8, "bf16"},
+      {"H100-80GB SXM", "MPT 1b", 2048, 8, "bf16"},
+      {"H100-80GB SXM", "MPT 13b", 1024, 8, "bf16"},
+      {"H100-80GB SXM", "MPT 7b", 8192, 8, "bf16"},
+      {"H100-80GB SXM", "MPT 3b", 16384, 8, "bf16"},
+      {"H100-96GB (500 W)", "Llama 3.1 8B", 8192, 8, "bf16"},
+      {"H100-96GB (500 W)", "Llama 3.1 8B", 8192, 8, "bf16+compile"},
+      {"H100-96GB (500 W)", "Llama 3.1 8B", 32768, 8, "fp8+compile"},
   };
   return std::any_of(std::begin(kFitted), std::end(kFitted), [&](const Entry& entry) {
     return run.device == entry.device && run.model == entry.model && run.seq == entry.seq &&
@@ -329,8 +344,8 @@ Result<Comparison> compare(const Run& run) {
   options.prices.microbatches = microbatches;
   options.prices.overlap = cluster->efficiency.overlap;
   if (contains(run.precision, "fp8")) options.prices.product_dtype = DType::kFp8E4M3;
-  auto recomputation = find_recomputation(
-      *graph, parse_recompute(run.recompute).value_or(RecomputeOption::kNone));
+  auto recomputation =
+      find_recomputation(*graph, parse_recompute(run.recompute).value_or(RecomputeOption::kNone));
   if (!recomputation) return fail(recomputation.error());
   options.prices.recomputation = std::move(*recomputation);
   const double reserve = 1 + cluster->efficiency.allocator_reserve;

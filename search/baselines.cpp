@@ -90,7 +90,9 @@ Restrictions restrict_to(const TextbookPlan& plan, PriceBook& book) {
   };
   ParameterChoice ideal{};
   for (std::size_t axis = 0; axis < plan.axes.size(); ++axis)
-    ideal[axis] = is_tensor_axis(plan.axes[axis]) ? ParameterAction::kNone : plan.rest;
+    ideal[axis] = is_tensor_axis(plan.axes[axis]) || book.mesh_shape()[axis] == 1
+                      ? ParameterAction::kNone
+                      : plan.rest;
   restrictions.parameter =
       [&book, ideal](TensorId tensor, const TensorState& state, const ParameterChoice& choice) {
         if (choice == ideal) return true;

@@ -172,7 +172,7 @@ TEST_CASE("a large batch through small weights comes out data parallel") {
 TEST_CASE("a small batch through large weights comes out column-then-row") {
   const Cluster cluster = test::shipped_cluster("dgx-a100-80g", 8);
   SECTION("few tokens: latency counts, so one all-reduce each way") {
-    const Graph graph = test::llama_graph(test::llama_config(kLarge), 1, 128);
+    const Graph graph = test::llama_graph(test::llama_config(kLarge), 1, 16);
     const Found found(graph, cluster, {8});
     found.check_column_then_row(3);
     CHECK(found.block_collectives(1) == kAllReduces);
@@ -189,7 +189,7 @@ TEST_CASE("a small batch through large weights comes out column-then-row") {
 TEST_CASE("constraints that hold a block's ends replicated leave one all-reduce each way") {
   const Cluster cluster = test::shipped_cluster("dgx-a100-80g", 8);
   // without constraints this comes out as two halves
-  const Graph graph = test::llama_graph(test::llama_config(kLarge), 1, 512);
+  const Graph graph = test::llama_graph(test::llama_config(kLarge), 1, 128);
   const auto constraints = parse_constraints(R"({
     "schema": "meshplan.constraints/1.0",
     "mesh": {"shape": [8], "axes": ["d0"]},
