@@ -73,13 +73,15 @@ Result<Rule> make_cast(const OperatorSpec& spec) {
   return text.bind(spec);
 }
 
-/// Draws by global index, so sharding does not change the numbers; the backward draws again.
-/// Second result: the mask.
+/// Draws by global index, so sharding does not change the numbers; the backward draws again. Second
+/// result: the mask; where there is one, the backward reads it instead.
 Result<Rule> make_dropout(const OperatorSpec& spec) {
   RuleText text;
   text.operand("x..").operand("?").operand("?").result("x..").modifier("saves:none");
   if (spec.output_count == 2) text.result("x..");
-  return text.bind(spec);
+  auto rule = text.bind(spec);
+  if (rule && rule->results.size() == 2) rule->results[1].saved = true;
+  return rule;
 }
 
 /// Trilu: which entries stay depends on their position in the last two dimensions.
