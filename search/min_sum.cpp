@@ -342,7 +342,7 @@ class MinSum::Elimination {
     for (Factor& part : parts) {
       std::vector<int> sorted = part.scope;
       std::sort(sorted.begin(), sorted.end());
-      bool placed = false;
+      Bucket* home = nullptr;
       for (Bucket& bucket : buckets) {
         std::vector<int> joined;
         std::set_union(bucket.scope.begin(),
@@ -352,11 +352,14 @@ class MinSum::Elimination {
                        std::back_inserter(joined));
         if (combinations(joined) > most) continue;
         bucket.scope = std::move(joined);
-        bucket.members.push_back(std::move(part));
-        placed = true;
+        home = &bucket;
         break;
       }
-      if (!placed) buckets.push_back({std::move(sorted), {std::move(part)}});
+      if (home == nullptr) {
+        buckets.push_back({std::move(sorted), {}});
+        home = &buckets.back();
+      }
+      home->members.push_back(std::move(part));
     }
     if (buckets.size() > 1) exact_ = false;
     for (std::size_t b = 0; b < buckets.size(); ++b) {
