@@ -413,10 +413,6 @@ bool is_matrix_product(const Rule& rule) {
   return rule.product && rule.family == OperatorFamily::kMatMul;
 }
 
-}  // namespace
-
-namespace {
-
 /// The cluster's measurement of an operator of these local operands, or nullptr.
 const Measurement* find_measurement(const Context& context,
                                     const Operator& op,
