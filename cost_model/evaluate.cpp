@@ -2,6 +2,7 @@
 #include "cost_model/evaluate.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 
 #include "lib/check.h"
@@ -9,20 +10,25 @@
 namespace meshplan {
 namespace {
 
-/// Bytes per moment and kind, as differences.
+/// Bytes per moment and kind, as differences, and who takes them.
 class MemoryProfile {
  public:
   explicit MemoryProfile(int moments)
       : moments_(moments), difference_(kMemoryKinds * (static_cast<std::size_t>(moments) + 1)) {}
 
-  void add(MemoryKind kind, MomentRange interval, Bytes bytes) {
+  /// `owner`: the tensor or, of workspace, the operator.
+  template <class Owner>
+  void add(MemoryKind kind, MomentRange interval, Bytes bytes, Owner owner) {
     interval.begin = std::max(interval.begin, 0);
     interval.end = std::min(interval.end, moments_);
     if (interval.empty() || bytes == 0) return;
     at(kind, interval.begin) += bytes;
     at(kind, interval.end) -= bytes;
+    shares_.push_back({{kind, index(owner), bytes}, interval});
   }
-  void add_always(MemoryKind kind, Bytes bytes) { add(kind, {0, moments_}, bytes); }
+  void add_always(MemoryKind kind, Bytes bytes, TensorId owner) {
+    add(kind, {0, moments_}, bytes, owner);
+  }
 
   void finish(Evaluation& evaluation) {
     std::array<Bytes, kMemoryKinds> now{};
@@ -40,15 +46,43 @@ class MemoryProfile {
       }
       evaluation.profile.push_back(total);
     }
+    evaluation.shares_at_peak = shares_at(evaluation.peak_moment);
   }
 
  private:
+  struct Stay {
+    MemoryShare share;
+    MomentRange interval;
+  };
+
+  /// One per kind and owner.
+  std::vector<MemoryShare> shares_at(int moment) const {
+    std::vector<MemoryShare> there;
+    for (const Stay& stay : shares_) {
+      if (stay.interval.begin <= moment && moment < stay.interval.end) there.push_back(stay.share);
+    }
+    std::sort(there.begin(), there.end(), [](const MemoryShare& a, const MemoryShare& b) {
+      return std::tie(a.kind, a.owner) < std::tie(b.kind, b.owner);
+    });
+    std::vector<MemoryShare> merged;
+    for (const MemoryShare& share : there) {
+      if (!merged.empty() && merged.back().kind == share.kind &&
+          merged.back().owner == share.owner) {
+        merged.back().bytes += share.bytes;
+      } else {
+        merged.push_back(share);
+      }
+    }
+    return merged;
+  }
+
   Bytes& at(MemoryKind kind, int moment) {
     return difference_[static_cast<std::size_t>(kind) * (static_cast<std::size_t>(moments_) + 1) +
                        static_cast<std::size_t>(moment)];
   }
   int moments_;
   std::vector<Bytes> difference_;
+  std::vector<Stay> shares_;
 };
 
 /// What happens at one moment of one micro-batch.
@@ -101,7 +135,9 @@ class Evaluator {
         flow_(book.flow()),
         assignment_(assignment),
         memory_(flow_.moments()),
-        times_(static_cast<std::size_t>(flow_.moments())) {}
+        times_(static_cast<std::size_t>(flow_.moments())) {
+    evaluation_.breakdown = CostBreakdown(graph_.operators.size());
+  }
 
   Evaluation run() {
     for (std::size_t i = 0; i < graph_.operators.size(); ++i)
@@ -113,6 +149,7 @@ class Evaluator {
     }
     add_direct_inputs();
     memory_.finish(evaluation_);
+    evaluation_.objective = evaluation_.breakdown.objective();
     evaluation_.step_time = simulate(times_, book_.options().microbatches, tail_);
     return std::move(evaluation_);
   }
@@ -145,15 +182,24 @@ class Evaluator {
     const Strategy& strategy = assignment_.strategies[index(id)];
     MESHPLAN_AUDIT(book_.info(id).legal(strategy));
     const OperatorPrice& price = book_.shared_operator_price(id, strategy);
-    evaluation_.objective += price.objective;
     evaluation_.compute += book_.per_step(price.compute());
     const Timeline& timeline = flow_.timeline();
+    const std::int64_t microbatches = book_.options().microbatches;
     auto run = [&](int moment, Pass pass, Seconds compute) {
       at(moment).compute += compute;
-      memory_.add(MemoryKind::kWorkspace, {moment, moment + 1}, price.workspace);
+      const Work work = pass == Pass::kRecompute ? Work::kRecompute : Work::kCompute;
+      evaluation_.breakdown.add(id, microbatches, {work, 0, compute, compute, 0});
+      memory_.add(MemoryKind::kWorkspace, {moment, moment + 1}, price.workspace, id);
       for (const InnerCollective& inner : price.collectives) {
-        if (inner.pass == pass)
-          communicate(moment, inner.overlap, static_cast<double>(inner.count) * inner.time);
+        if (inner.pass != pass) continue;
+        communicate(moment, inner.overlap, static_cast<double>(inner.count) * inner.time);
+        evaluation_.breakdown.add(id,
+                                  microbatches * inner.count,
+                                  {inner.collective,
+                                   inner.axes,
+                                   book_.exposed(inner.overlap, inner.time),
+                                   inner.time,
+                                   inner.moved});
       }
     };
     run(timeline.forward(id), Pass::kForward, price.forward);
@@ -183,6 +229,7 @@ class Evaluator {
     const TensorState from = value_state(book_, assignment_, transfer.from);
     const TensorState to = far_state(book_, assignment_, transfer);
     const int forward = transfer.copy.begin;
+    const OperatorId reader = transfer.readers.front();
     const auto position = static_cast<std::size_t>(&transfer - flow_.transfers().data());
     const bool gathered = assignment_.gathered[position] != 0;
     const Bytes from_bytes = book_.local_bytes(tensor, from);
@@ -191,37 +238,49 @@ class Evaluator {
     const Redistribution* gradient = book_.gradient_steps(tensor, from, to);
     if (value == nullptr) {
       if (transfer.saves && !transfer.stored)
-        memory_.add(MemoryKind::kActivations, transfer.same, from_bytes);
+        memory_.add(MemoryKind::kActivations, transfer.same, from_bytes, tensor);
     } else if (transfer.again) {
-      add_moves(*value, forward);
-      add_moves(*value, transfer.copy_again.begin);
-      memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes);
+      add_moves(*value, forward, reader);
+      add_moves(*value, transfer.copy_again.begin, reader);
+      memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes, tensor);
       if (transfer.saves) {
-        memory_.add(MemoryKind::kActivations, transfer.kept, to_bytes);
+        memory_.add(MemoryKind::kActivations, transfer.kept, to_bytes, tensor);
       } else {
-        memory_.add(MemoryKind::kBuffers, transfer.copy_again, to_bytes);
+        memory_.add(MemoryKind::kBuffers, transfer.copy_again, to_bytes, tensor);
       }
     } else {
-      add_moves(*value, forward);
+      add_moves(*value, forward, reader);
       if (!transfer.saves) {
-        memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes);
+        memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes, tensor);
       } else if (!gathered) {
-        memory_.add(MemoryKind::kActivations, transfer.kept, to_bytes);
+        memory_.add(MemoryKind::kActivations, transfer.kept, to_bytes, tensor);
       } else {
-        add_moves(*value, transfer.regathered.begin);
-        memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes);
-        memory_.add(MemoryKind::kBuffers, transfer.regathered, to_bytes);
-        if (!transfer.stored) memory_.add(MemoryKind::kActivations, transfer.same, from_bytes);
+        add_moves(*value, transfer.regathered.begin, reader);
+        memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes, tensor);
+        memory_.add(MemoryKind::kBuffers, transfer.regathered, to_bytes, tensor);
+        if (!transfer.stored)
+          memory_.add(MemoryKind::kActivations, transfer.same, from_bytes, tensor);
       }
     }
     if (gradient != nullptr) {
-      add_moves(*gradient, transfer.gradient.end - 1);
-      memory_.add(MemoryKind::kBuffers, transfer.gradient, to_bytes);
+      add_moves(*gradient, transfer.gradient.end - 1, reader);
+      memory_.add(MemoryKind::kBuffers, transfer.gradient, to_bytes, tensor);
     }
   }
 
-  void add_moves(const Redistribution& moves, int moment) {
-    evaluation_.objective += book_.per_step(book_.exposed(OverlapKind::kActivation, moves.time));
+  /// What is exposed is rounded for the whole sequence: a step is charged what it adds to that.
+  void add_moves(const Redistribution& moves, int moment, OperatorId account) {
+    Seconds time;
+    Seconds exposed;
+    for (const RedistributionStep& step : moves.steps) {
+      time += step.time;
+      const Seconds all = book_.exposed(OverlapKind::kActivation, time);
+      evaluation_.breakdown.add(
+          account,
+          book_.options().microbatches,
+          {step.collective, step.axes, all - exposed, step.time, step.bytes_moved});
+      exposed = all;
+    }
     communicate(moment, OverlapKind::kActivation, moves.time);
   }
 
@@ -230,37 +289,50 @@ class Evaluator {
     if (value.kind == ValueKind::kCopy || value.kind == ValueKind::kParameter) return;
     const Bytes bytes = book_.local_bytes(value.tensor, value_state(book_, assignment_, number));
     if (value.kind == ValueKind::kInput) {
-      memory_.add_always(MemoryKind::kActivations, bytes);
+      memory_.add_always(MemoryKind::kActivations, bytes, value.tensor);
       return;
     }
-    memory_.add(MemoryKind::kActivations, value.live, bytes);
-    memory_.add(MemoryKind::kActivations, value.again, bytes);
-    memory_.add(MemoryKind::kActivations, value.kept, bytes);
-    memory_.add(MemoryKind::kActivations, value.gradient, bytes);
+    memory_.add(MemoryKind::kActivations, value.live, bytes, value.tensor);
+    memory_.add(MemoryKind::kActivations, value.again, bytes, value.tensor);
+    memory_.add(MemoryKind::kActivations, value.kept, bytes, value.tensor);
+    memory_.add(MemoryKind::kActivations, value.gradient, bytes, value.tensor);
     const Tensor& tensor = graph_.tensor(value.tensor);
     if (!ends_graph(graph_, value.tensor)) return;
     const TensorState state = value_state(book_, assignment_, number);
     const Redistribution* end = book_.forward_steps(value.tensor, state, book_.final_state(state));
-    if (end != nullptr) add_moves(*end, flow_.timeline().forward(*tensor.producer));
+    if (end != nullptr)
+      add_moves(*end, flow_.timeline().forward(*tensor.producer), *tensor.producer);
   }
 
   void add_parameter(TensorId id) {
     const TensorState state = parameter_state(book_, assignment_, id);
     const ParameterPrice& price = book_.shared_parameter_price(
         id, state, assignment_.parameters[index(id)], parameter_read_again(graph_, flow_, id));
-    evaluation_.objective += price.objective;
+    const OperatorId account = graph_.tensor(id).uses.front().op;
+    evaluation_.breakdown.add(account, 1, {Work::kOptimizer, 0, price.update, price.update, 0});
     evaluation_.compute += price.update;
     tail_ += price.update;
-    memory_.add_always(MemoryKind::kParameters, price.rest_bytes);
-    memory_.add_always(MemoryKind::kGradients, price.gradient_bytes);
-    memory_.add_always(MemoryKind::kOptimizer, price.optimizer_bytes);
+    memory_.add_always(MemoryKind::kParameters, price.rest_bytes, id);
+    memory_.add_always(MemoryKind::kGradients, price.gradient_bytes, id);
+    memory_.add_always(MemoryKind::kOptimizer, price.optimizer_bytes, id);
     const ParameterSpan span = parameter_span(graph_, flow_, id);
-    memory_.add(MemoryKind::kGathered, span.gathered, price.gathered_bytes);
+    memory_.add(MemoryKind::kGathered, span.gathered, price.gathered_bytes, id);
     if (price.gathered_backward)
-      memory_.add(MemoryKind::kGathered, span.gathered_backward, price.gathered_bytes);
-    memory_.add(MemoryKind::kGathered, span.unreduced, price.unreduced_bytes);
+      memory_.add(MemoryKind::kGathered, span.gathered_backward, price.gathered_bytes, id);
+    memory_.add(MemoryKind::kGathered, span.unreduced, price.unreduced_bytes, id);
     for (const ParameterMove& move : price.moves) {
+      const std::int64_t executions = move.per_step ? 1 : book_.options().microbatches;
+      const OverlapKind overlap = move.kind == ParameterMove::Kind::kGradient
+                                      ? OverlapKind::kGradient
+                                      : OverlapKind::kGather;
       for (const RedistributionStep& step : move.steps) {
+        evaluation_.breakdown.add(account,
+                                  executions,
+                                  {step.collective,
+                                   step.axes,
+                                   book_.exposed(overlap, step.time),
+                                   step.time,
+                                   step.bytes_moved});
         switch (move.kind) {
           case ParameterMove::Kind::kForwardGather:
             communicate(span.first, OverlapKind::kGather, step.time);
@@ -299,7 +371,8 @@ class Evaluator {
       const TensorState state = book_.operand_state(
           use.op, assignment_.strategies[index(use.op)], static_cast<std::size_t>(use.operand));
       memory_.add_always(MemoryKind::kActivations,
-                         book_.local_bytes(static_cast<TensorId>(t), state));
+                         book_.local_bytes(static_cast<TensorId>(t), state),
+                         static_cast<TensorId>(t));
     }
   }
 

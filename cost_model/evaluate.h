@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cost_model/cost_breakdown.h"
 #include "cost_model/price_book.h"
 
 namespace meshplan {
@@ -21,27 +22,25 @@ struct Assignment {
   friend bool operator==(const Assignment&, const Assignment&) = default;
 };
 
-/// Kinds of memory, in the order of a plan's `memory`.
-enum class MemoryKind : std::uint8_t {
-  kParameters,
-  kGradients,
-  kOptimizer,
-  kActivations,
-  kGathered,
-  kBuffers,
-  kWorkspace
+/// What one tensor (of the workspace: one operator) takes of a kind of memory.
+struct MemoryShare {
+  MemoryKind kind = MemoryKind::kParameters;
+  std::size_t owner = 0;  ///< TensorId or, of kWorkspace, OperatorId
+  Bytes bytes = 0;
+  friend bool operator==(const MemoryShare&, const MemoryShare&) = default;
 };
-inline constexpr std::size_t kMemoryKinds = 7;
 
 struct Evaluation {
-  Seconds objective;      ///< what the searches minimise, per step
-  Seconds compute;        ///< per step, optimizer included
-  Seconds communication;  ///< per step, hidden or not
-  Seconds step_time;      ///< of the simulated step
+  Seconds objective;        ///< what the searches minimise, per step
+  CostBreakdown breakdown;  ///< of the objective
+  Seconds compute;          ///< per step, optimizer included
+  Seconds communication;    ///< per step, hidden or not
+  Seconds step_time;        ///< of the simulated step
   Bytes peak = 0;
   int peak_moment = 0;
   std::array<Bytes, kMemoryKinds> at_peak{};
-  std::vector<Bytes> profile;  ///< total bytes per moment
+  std::vector<MemoryShare> shares_at_peak;  ///< by kind and owner; add up to `peak`
+  std::vector<Bytes> profile;               ///< total bytes per moment
   Bytes seed_formula = 0;
   double model_flops = 0;     ///< of the whole job per step, nothing recomputed
   double hardware_flops = 0;  ///< the same with what is recomputed

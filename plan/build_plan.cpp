@@ -25,6 +25,11 @@ Phase phase_of(Pass pass) {
   return Phase::kForward;
 }
 
+bool uses_network(Collective collective) {
+  return std::find(kNetworkCollectives.begin(), kNetworkCollectives.end(), collective) !=
+         kNetworkCollectives.end();
+}
+
 class PlanBuilder {
  public:
   PlanBuilder(PriceBook& book,
@@ -51,6 +56,7 @@ class PlanBuilder {
     add_ends();
     add_groups();
     add_costs();
+    add_breakdown();
     return std::move(plan_);
   }
 
@@ -161,6 +167,7 @@ class PlanBuilder {
         entry.out_placements.push_back(
             value_of(op.outputs[r], book_.result_state(id, strategy, r)));
       entry.compute_time = book_.per_step(price.compute());
+      entry.objective = evaluation_.breakdown.operators()[i];
       entry.recompute = flow_.timeline().recomputes(id);
       for (const InnerCollective& inner : price.collectives) {
         entry.collectives.push_back({inner.collective,
@@ -398,6 +405,25 @@ class PlanBuilder {
     memory.buffers = kind(MemoryKind::kBuffers);
     memory.workspace = kind(MemoryKind::kWorkspace);
     memory.seed_formula = evaluation_.seed_formula;
+  }
+
+  void add_breakdown() {
+    for (const CostCell& cell : evaluation_.breakdown.cells()) {
+      PlanCostCell made{
+          cell.kind, axis_names(cell.axes), {}, cell.objective, cell.time, cell.bytes};
+      const int level = book_.collectives().level(cell.axes);
+      const auto* collective = std::get_if<Collective>(&cell.kind);
+      if (level >= 0 && collective != nullptr && uses_network(*collective))
+        made.level = book_.cluster().levels[static_cast<std::size_t>(level)].name;
+      plan_.breakdown.push_back(std::move(made));
+    }
+    for (const MemoryShare& share : evaluation_.shares_at_peak) {
+      const std::string& name = share.kind == MemoryKind::kWorkspace
+                                    ? graph_.operators[share.owner].name
+                                    : graph_.tensors[share.owner].name;
+      plan_.at_peak.push_back({name, share.kind, share.bytes});
+    }
+    std::sort(plan_.at_peak.begin(), plan_.at_peak.end(), stands_before);
   }
 
   /// The element type of the products with the most FLOPs.

@@ -8,8 +8,12 @@
 // way, and the simulated step is repeated on two tracks.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "plan/check_plan_parts.h"
 
@@ -53,16 +57,31 @@ struct TreeLife {
   std::vector<bool> stored;  ///< per node: kept there for several, or by its producer
 };
 
-enum Kind : std::size_t {
-  kParameters,
-  kGradients,
-  kOptimizer,
-  kActivations,
-  kGathered,
-  kBuffers,
-  kWorkspace,
-  kKinds
+/// Something that lies in memory over a half-open range of moments.
+struct Stay {
+  MemoryKind kind = MemoryKind::kParameters;
+  int begin = 0;
+  int end = 0;
+  Bytes bytes = 0;
+  const std::string* owner = nullptr;  ///< a tensor's name, of workspace an operator's
 };
+
+/// What one kind of work or collective takes per step.
+struct Spent {
+  Seconds objective;
+  Seconds time;
+  Bytes bytes = 0;
+};
+
+/// Stays at the largest number where it would overflow.
+Bytes product_or_most(Bytes a, Bytes b) {
+  Bytes made = 0;
+  return __builtin_mul_overflow(a, b, &made) ? std::numeric_limits<Bytes>::max() : made;
+}
+Bytes sum_or_most(Bytes a, Bytes b) {
+  Bytes made = 0;
+  return __builtin_add_overflow(a, b, &made) ? std::numeric_limits<Bytes>::max() : made;
+}
 
 struct Track {
   Seconds compute;
@@ -80,8 +99,9 @@ class Totals {
         graph_(context.graph),
         operators_(static_cast<int>(context.graph.operators.size())),
         moments_(static_cast<int>(context.schedule.names.size())),
-        changes_(kKinds, std::vector<Bytes>(at(moments_) + 1, 0)),
+        changes_(kMemoryKinds, std::vector<Bytes>(at(moments_) + 1, 0)),
         tracks_(at(moments_)),
+        charged_(at(operators_)),
         lives_(context.graph.tensors.size()) {}
 
   void run() {
@@ -90,7 +110,9 @@ class Totals {
     for (int i = 0; i < operators_; ++i) add_operator(i);
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) add_tensor(t);
     compare_memory();
+    compare_shares();
     compare_times();
+    compare_breakdown();
   }
 
  private:
@@ -294,14 +316,40 @@ class Totals {
   // ---- Adding up --------------------------------------------------------------------------------
 
   /// Half-open range of moments.
-  void occupy(Kind kind, int begin, int end, Bytes bytes) {
+  void occupy(MemoryKind kind, int begin, int end, Bytes bytes, const std::string& owner) {
     begin = std::max(begin, 0);
     end = std::min(end, moments_);
-    if (begin >= end) return;
-    changes_[kind][at(begin)] += bytes;
-    changes_[kind][at(end)] -= bytes;
+    if (begin >= end || bytes == 0) return;
+    std::vector<Bytes>& changes = changes_[static_cast<std::size_t>(kind)];
+    changes[at(begin)] += bytes;
+    changes[at(end)] -= bytes;
+    stays_.push_back({kind, begin, end, bytes, &owner});
   }
-  void occupy_always(Kind kind, Bytes bytes) { occupy(kind, 0, moments_, bytes); }
+  void occupy_always(MemoryKind kind, Bytes bytes, const std::string& owner) {
+    occupy(kind, 0, moments_, bytes, owner);
+  }
+
+  /// Adds to the objective, on account of an operator.
+  void charge(int op, CostKind kind, AxisSet axes, std::int64_t executions, const Spent& one) {
+    const auto times = static_cast<double>(executions);
+    Spent& all = spent_[{kind, axes}];
+    all.objective += times * one.objective;
+    all.time += times * one.time;
+    all.bytes = sum_or_most(all.bytes, product_or_most(executions, one.bytes));
+    charged_[at(op)] += times * one.objective;
+    objective_ += times * one.objective;
+  }
+
+  /// Axes of size 1 left out.
+  AxisSet axes_of(const std::vector<std::string>& names) const {
+    std::vector<int> axes;
+    for (std::size_t axis = 0; axis < context_.mesh.size(); ++axis) {
+      const bool named =
+          std::find(names.begin(), names.end(), context_.plan.mesh.axes[axis]) != names.end();
+      if (named && context_.mesh[axis] > 1) axes.push_back(static_cast<int>(axis));
+    }
+    return context_.axis_set(axes);
+  }
 
   Seconds per_step(Seconds time) const { return context_.microbatches() * time; }
 
@@ -328,17 +376,23 @@ class Totals {
     const std::vector<InnerMove> inner_moves_of = inner_moves(context_, id);
     const auto run = [&](int moment, Phase phase, Seconds compute) {
       if (moment < 0) return;
-      Seconds priced = compute;
+      const std::int64_t executions = context_.plan.options.microbatches;
+      const Work work = phase == Phase::kRecompute ? Work::kRecompute : Work::kCompute;
+      charge(number, work, 0, executions, {compute, compute, 0});
       compute_ += per_step(compute);
       tracks_[at(moment)].compute += compute;
-      occupy(kWorkspace, moment, moment + 1, times.workspace);
+      occupy(MemoryKind::kWorkspace, moment, moment + 1, times.workspace, op.name);
       for (const InnerMove& inner : inner_moves_of) {
-        if (inner.collective.phase != phase) continue;
-        const auto count = static_cast<double>(inner.collective.count);
-        priced += count * context_.exposed(inner.hiding, inner.collective.time);
-        communicate(moment, inner.hiding, count * inner.collective.time);
+        const PlanCollective& collective = inner.collective;
+        if (collective.phase != phase) continue;
+        charge(
+            number,
+            collective.collective,
+            inner.axes,
+            product_or_most(executions, collective.count),
+            {context_.exposed(inner.hiding, collective.time), collective.time, collective.bytes});
+        communicate(moment, inner.hiding, static_cast<double>(collective.count) * collective.time);
       }
-      objective_ += per_step(priced);
     };
     run(number, Phase::kForward, times.forward);
     run(repeat_of(number), Phase::kRecompute, times.forward);
@@ -360,7 +414,7 @@ class Totals {
     } else if (tensor.producer) {
       add_result(id);
     } else if (!tensor.uses.empty()) {
-      occupy_always(kActivations, bytes_of(id, tree.nodes[0].value));
+      occupy_always(MemoryKind::kActivations, bytes_of(id, tree.nodes[0].value), tensor.name);
     }
     for (std::size_t e = 0; e < tree.edges.size(); ++e) add_edge(id, e);
   }
@@ -369,10 +423,21 @@ class Totals {
     return context_.local_bytes(cuts, static_cast<TensorId>(id));
   }
 
-  void move_activation(int move, int moment) {
-    const Seconds time = context_.moves[at(move)].total();
-    objective_ += per_step(context_.exposed(Hiding::kActivation, time));
-    communicate(moment, Hiding::kActivation, time);
+  /// What is visible is rounded for all steps together: each is charged what it adds.
+  void move_activation(int move, int moment, int account) {
+    const std::vector<PlanStep>& steps = context_.plan.redistributions[at(move)].steps;
+    const std::vector<Seconds>& times = context_.moves[at(move)].times;
+    Seconds until;
+    for (std::size_t s = 0; s < times.size(); ++s) {
+      const Seconds before = context_.exposed(Hiding::kActivation, until);
+      until += times[s];
+      charge(account,
+             steps[s].collective,
+             axes_of(steps[s].axes),
+             context_.plan.options.microbatches,
+             {context_.exposed(Hiding::kActivation, until) - before, times[s], steps[s].bytes});
+    }
+    communicate(moment, Hiding::kActivation, until);
   }
 
   void add_result(std::size_t id) {
@@ -380,28 +445,34 @@ class Totals {
     const TensorView& tree = view(id);
     const TreeLife& life = lives_[id];
     const int born = static_cast<int>(index(*tensor.producer));
-    if (tree.end >= 0) move_activation(tree.end, born);
+    if (tree.end >= 0) move_activation(tree.end, born, born);
     if (is_view(graph_.op(*tensor.producer))) return;  // no buffer of its own
     const Bytes bytes = bytes_of(id, tree.nodes[0].value);
     const Readers& readers = life.below_node[0];
     const int last = std::max(born, readers.forward.last);
-    occupy(kActivations, born, last + 1, bytes);
+    occupy(MemoryKind::kActivations, born, last + 1, bytes, tensor.name);
     int end = last + 1;  // of what it occupies without being stored
     if (remade(id)) {
       const int again = repeat_of(born);
       end = std::max(again, readers.remade.last) + 1;
-      occupy(kActivations, again, end, bytes);
+      occupy(MemoryKind::kActivations, again, end, bytes, tensor.name);
     }
     if (life.stored[0]) {
       const int own = keeps_result(id) ? backward_of(born) : -1;
-      occupy(kActivations, end, std::max(own, readers.stored.last) + 1, bytes);
+      occupy(MemoryKind::kActivations,
+             end,
+             std::max(own, readers.stored.last) + 1,
+             bytes,
+             tensor.name);
     }
     if (has_gradient(graph_, static_cast<TensorId>(id)) && tensor.role != Role::kLoss) {
-      occupy(kActivations, backward_of(last), backward_of(born) + 1, bytes);
+      occupy(
+          MemoryKind::kActivations, backward_of(last), backward_of(born) + 1, bytes, tensor.name);
     }
   }
 
   void add_edge(std::size_t id, std::size_t e) {
+    const Tensor& tensor = graph_.tensors[id];
     const TensorView& tree = view(id);
     const TreeLife& life = lives_[id];
     const Edge& edge = tree.edges[e];
@@ -412,32 +483,48 @@ class Totals {
     const int last_of_near = remade(id) ? near.remade.last : std::max(near.forward.last, 0);
     const int saved_until = readers.stored.last + 1;
     const bool near_must_store = life.saves[e] && !life.stored[at(edge.from)];
-    if (edge.forward >= 0) move_activation(edge.forward, readers.forward.first);
+    if (edge.forward >= 0)
+      move_activation(edge.forward, readers.forward.first, readers.forward.first);
     if (edge.forward < 0) {
-      if (near_must_store) occupy(kActivations, last_of_near + 1, saved_until, near_bytes);
+      if (near_must_store)
+        occupy(MemoryKind::kActivations, last_of_near + 1, saved_until, near_bytes, tensor.name);
     } else if (remade(id)) {
-      occupy(kBuffers, readers.forward.first, readers.forward.last + 1, far_bytes);
+      occupy(MemoryKind::kBuffers,
+             readers.forward.first,
+             readers.forward.last + 1,
+             far_bytes,
+             tensor.name);
       if (edge.repeat >= 0 && !readers.remade.empty()) {
-        move_activation(edge.repeat, readers.remade.first);
-        occupy(life.saves[e] ? kActivations : kBuffers,
+        move_activation(edge.repeat, readers.remade.first, readers.forward.first);
+        occupy(life.saves[e] ? MemoryKind::kActivations : MemoryKind::kBuffers,
                readers.remade.first,
                life.saves[e] ? saved_until : readers.remade.last + 1,
-               far_bytes);
+               far_bytes,
+               tensor.name);
       }
     } else if (life.saves[e] && edge.regather < 0) {
-      occupy(kActivations, readers.forward.first, saved_until, far_bytes);
+      occupy(MemoryKind::kActivations, readers.forward.first, saved_until, far_bytes, tensor.name);
     } else {
-      occupy(kBuffers, readers.forward.first, readers.forward.last + 1, far_bytes);
+      occupy(MemoryKind::kBuffers,
+             readers.forward.first,
+             readers.forward.last + 1,
+             far_bytes,
+             tensor.name);
       if (edge.regather >= 0 && !readers.stored.empty()) {
-        move_activation(edge.regather, readers.stored.first);
-        occupy(kBuffers, readers.stored.first, saved_until, far_bytes);
-        if (near_must_store) occupy(kActivations, last_of_near + 1, saved_until, near_bytes);
+        move_activation(edge.regather, readers.stored.first, readers.forward.first);
+        occupy(MemoryKind::kBuffers, readers.stored.first, saved_until, far_bytes, tensor.name);
+        if (near_must_store)
+          occupy(MemoryKind::kActivations, last_of_near + 1, saved_until, near_bytes, tensor.name);
       }
     }
     if (edge.backward >= 0) {
       const int first = backward_of(readers.forward.first);
-      move_activation(edge.backward, first);
-      occupy(kBuffers, backward_of(readers.forward.last), first + 1, far_bytes);
+      move_activation(edge.backward, first, readers.forward.first);
+      occupy(MemoryKind::kBuffers,
+             backward_of(readers.forward.last),
+             first + 1,
+             far_bytes,
+             tensor.name);
     }
   }
 
@@ -448,13 +535,22 @@ class Totals {
     return master + (name == "adamw" || name == "adam" ? 8 : name == "momentum" ? 4 : 0);
   }
 
-  /// Steps of a parameter's redistribution, each hidden and rounded on its own.
-  Seconds exposed_steps(int move, Hiding hiding) const {
-    Seconds sum;
-    for (const Seconds time : context_.moves[at(move)].times) {
-      sum += context_.exposed(hiding, time);
+  /// Steps of a parameter's redistribution, each hidden and rounded on its own. The visible part of
+  /// one execution.
+  Seconds charge_steps(int move, Hiding hiding, std::int64_t executions, int account) {
+    const std::vector<PlanStep>& steps = context_.plan.redistributions[at(move)].steps;
+    Seconds visible;
+    for (std::size_t s = 0; s < context_.moves[at(move)].times.size(); ++s) {
+      const Seconds time = context_.moves[at(move)].times[s];
+      const Seconds part = context_.exposed(hiding, time);
+      visible += part;
+      charge(account,
+             steps[s].collective,
+             axes_of(steps[s].axes),
+             executions,
+             {part, time, steps[s].bytes});
     }
-    return sum;
+    return visible;
   }
 
   /// When a gathered parameter is there for recomputations and backwards.
@@ -476,18 +572,20 @@ class Totals {
     const Cuts rest = *layout_of(id, entry(id).placements);
     const Bytes element = dtype_bytes(tensor.dtype);
     const Bytes gradient_element = dtype_bytes(context_.cluster.efficiency.reduce_dtype);
-    occupy_always(kParameters, context_.local_bytes(rest, tensor.shape, element));
+    occupy_always(
+        MemoryKind::kParameters, context_.local_bytes(rest, tensor.shape, element), tensor.name);
     const int first = static_cast<int>(index(tensor.uses.front().op));
     const int last = static_cast<int>(index(tensor.uses.back().op));
+    const std::int64_t microbatches = context_.plan.options.microbatches;
     if (tree.gather >= 0) {
       const Bytes whole = bytes_of(id, tree.nodes[0].value);
-      occupy(kGathered, first - 1, last + 1, whole);
-      objective_ += per_step(exposed_steps(tree.gather, Hiding::kGather));
+      occupy(MemoryKind::kGathered, first - 1, last + 1, whole, tensor.name);
+      charge_steps(tree.gather, Hiding::kGather, microbatches, first);
       communicate(first, Hiding::kGather, context_.moves[at(tree.gather)].total());
       if (tree.regather >= 0 && graph_.training) {
         const Extent again = read_again(tensor);
-        occupy(kGathered, again.first - 1, again.last + 1, whole);
-        objective_ += per_step(exposed_steps(tree.regather, Hiding::kGather));
+        occupy(MemoryKind::kGathered, again.first - 1, again.last + 1, whole, tensor.name);
+        charge_steps(tree.regather, Hiding::kGather, microbatches, first);
         communicate(again.first, Hiding::kGather, context_.moves[at(tree.regather)].total());
       }
     }
@@ -496,27 +594,28 @@ class Totals {
     const Cuts state = *layout_of(id, *entry(id).optimizer_state);
     const Bytes state_elements = context_.local_bytes(state, tensor.shape, 1);
     const Bytes state_bytes = state_elements * optimizer_bytes_per_element(tensor.dtype);
-    occupy_always(kGradients, context_.local_bytes(accumulated, tensor.shape, gradient_element));
-    occupy_always(kOptimizer, state_bytes);
+    occupy_always(MemoryKind::kGradients,
+                  context_.local_bytes(accumulated, tensor.shape, gradient_element),
+                  tensor.name);
+    occupy_always(MemoryKind::kOptimizer, state_bytes, tensor.name);
     if (tree.reduce >= 0) {
-      occupy(kGathered,
+      occupy(MemoryKind::kGathered,
              backward_of(last),
              backward_of(first) + 1,
-             context_.local_bytes(tree.nodes[0].gradient, tensor.shape, gradient_element));
-      objective_ += per_step(exposed_steps(tree.reduce, Hiding::kGradient));
+             context_.local_bytes(tree.nodes[0].gradient, tensor.shape, gradient_element),
+             tensor.name);
+      charge_steps(tree.reduce, Hiding::kGradient, microbatches, first);
       communicate(backward_of(first), Hiding::kGradient, context_.moves[at(tree.reduce)].total());
     }
     if (tree.finish >= 0) {
       const Seconds time = context_.moves[at(tree.finish)].total();
-      objective_ += exposed_steps(tree.finish, Hiding::kGradient);
+      charge_steps(tree.finish, Hiding::kGradient, 1, first);
       communication_ += time;
       const bool hides = context_.hidden(Hiding::kGradient) > 0;
       (hides ? tracks_[at(backward_of(first))].after_last : tail_) += time;
     }
     if (tree.update >= 0) {
-      const Seconds visible = exposed_steps(tree.update, Hiding::kGather);
-      objective_ += visible;
-      tail_ += visible;
+      tail_ += charge_steps(tree.update, Hiding::kGather, 1, first);
       communication_ += context_.moves[at(tree.update)].total();
     }
     Seconds update;
@@ -530,7 +629,7 @@ class Totals {
                       *entry(id).update_time,
                       "the update takes another time");
     }
-    objective_ += update;
+    charge(first, Work::kOptimizer, 0, 1, {update, update, 0});
     compute_ += update;
     tail_ += update;
   }
@@ -545,13 +644,13 @@ class Totals {
 
   void compare_memory() {
     const PlanMemory& memory = context_.plan.memory;
-    std::array<Bytes, kKinds> now{};
-    std::array<Bytes, kKinds> fullest{};
+    std::array<Bytes, kMemoryKinds> now{};
+    std::array<Bytes, kMemoryKinds> fullest{};
     Bytes peak = 0;
     int peak_moment = 0;
     for (int moment = 0; moment < moments_; ++moment) {
       Bytes total = 0;
-      for (std::size_t kind = 0; kind < kKinds; ++kind) {
+      for (std::size_t kind = 0; kind < kMemoryKinds; ++kind) {
         now[kind] += changes_[kind][at(moment)];
         total += now[kind];
       }
@@ -560,6 +659,7 @@ class Totals {
       peak_moment = moment;
       fullest = now;
     }
+    peak_moment_ = peak_moment;
     context_.expect("/memory/peak", peak, memory.peak, "the peak is another one");
     if (operators_ > 0 && memory.moment != moment_name(peak_moment)) {
       context_.report("/memory/moment",
@@ -574,7 +674,7 @@ class Totals {
                                                    {"gathered", memory.gathered},
                                                    {"buffers", memory.buffers},
                                                    {"workspace", memory.workspace}};
-    for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    for (std::size_t kind = 0; kind < kMemoryKinds; ++kind) {
       context_.expect(std::string("/memory/") + kinds[kind].first,
                       fullest[kind],
                       kinds[kind].second,
@@ -602,6 +702,92 @@ class Totals {
                       memory.limit,
                       "the limit is not what the cluster's devices offer");
     }
+  }
+
+  /// Whose memory it is at the peak.
+  void compare_shares() {
+    const std::vector<PlanMemoryShare>& shares = context_.plan.at_peak;
+    if (shares.empty()) return;  // may be left out
+    std::map<std::pair<std::string_view, MemoryKind>, Bytes> expected;
+    for (const Stay& stay : stays_) {
+      if (stay.begin <= peak_moment_ && peak_moment_ < stay.end)
+        expected[{*stay.owner, stay.kind}] += stay.bytes;
+    }
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      const std::string place = pointer_to("at_peak", static_cast<int>(i));
+      const auto found = expected.find({shares[i].name, shares[i].kind});
+      if (found == expected.end()) {
+        context_.report(place,
+                        "",
+                        shares[i].name + ", " + memory_kind_name(shares[i].kind),
+                        "nothing of that name and kind is in memory at the peak, or it stands here "
+                        "twice");
+        continue;
+      }
+      context_.expect(
+          place + "/bytes", found->second, shares[i].bytes, "it takes another number of bytes");
+      expected.erase(found);
+    }
+    for (const auto& [owner, bytes] : expected) {
+      context_.report("/at_peak",
+                      std::string(owner.first) + ", " + memory_kind_name(owner.second) + ", " +
+                          std::to_string(bytes),
+                      "",
+                      "this part of the peak is missing");
+    }
+  }
+
+  /// Where the objective goes.
+  void compare_breakdown() {
+    for (int op = 0; op < operators_; ++op) {
+      const int number = context_.operator_entry[at(op)];
+      const auto& objective = context_.plan.operators[at(number)].objective;
+      if (!objective) continue;  // may be left out
+      context_.expect(pointer_to("operators", number) + "/objective",
+                      charged_[at(op)],
+                      *objective,
+                      "the operator has another part in the objective");
+    }
+    if (context_.plan.breakdown.empty()) return;  // may be left out
+    std::erase_if(spent_, [](const auto& cell) {
+      return cell.second.time.value == 0 && cell.second.bytes == 0;
+    });
+    for (std::size_t i = 0; i < context_.plan.breakdown.size(); ++i)
+      compare_cell(context_.plan.breakdown[i], pointer_to("breakdown", static_cast<int>(i)));
+    for (const auto& [what, spent] : spent_) {
+      context_.report("/breakdown",
+                      std::string(cost_kind_name(what.first)) + ", " +
+                          number_text(spent.objective.value) + " s",
+                      "",
+                      "this part of the objective is missing");
+    }
+  }
+
+  void compare_cell(const PlanCostCell& cell, const std::string& place) {
+    const AxisSet axes = axes_of(cell.axes);
+    const auto found = spent_.find({cell.kind, axes});
+    if (found == spent_.end() ||
+        static_cast<std::size_t>(std::popcount(axes)) != cell.axes.size()) {
+      context_.report(place,
+                      "",
+                      cost_kind_name(cell.kind),
+                      "nothing of this kind runs on these axes, or it stands here twice");
+      return;
+    }
+    const Spent& spent = found->second;
+    context_.expect(
+        place + "/objective", spent.objective, cell.objective, "the parts add up to another sum");
+    context_.expect(place + "/time", spent.time, cell.time, "the times add up to another sum");
+    context_.expect(place + "/bytes", spent.bytes, cell.bytes, "the bytes add up to another sum");
+    const auto* collective = std::get_if<Collective>(&cell.kind);
+    const bool local = collective == nullptr || *collective == Collective::kSlice ||
+                       *collective == Collective::kMask;
+    const int level = local ? -1 : context_.collectives->level(axes);
+    const std::string expected = level < 0 ? "null" : context_.cluster.levels[at(level)].name;
+    const std::string given = cell.level ? *cell.level : "null";
+    if (expected != given || cell.level.has_value() != (level >= 0))
+      context_.report(place + "/level", expected, given, "the groups cross other levels");
+    spent_.erase(found);
   }
 
   /// The step on one compute track and one communication track. Three micro-batches are walked;
@@ -753,6 +939,10 @@ class Totals {
   int moments_;
   std::vector<std::vector<Bytes>> changes_;  ///< per kind and moment
   std::vector<Track> tracks_;
+  std::vector<Stay> stays_;
+  int peak_moment_ = 0;
+  std::vector<Seconds> charged_;  ///< per operator: its part in the objective
+  std::map<std::pair<CostKind, AxisSet>, Spent> spent_;
   std::vector<TreeLife> lives_;
   Seconds objective_;
   Seconds compute_;

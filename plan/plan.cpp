@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/plan.h"
 
+#include <tuple>
+
 namespace meshplan {
 
 const char* plan_status_name(PlanStatus status) {
@@ -53,6 +55,10 @@ const char* saved_name(Saved saved) {
       return "computed";
   }
   return "kept";
+}
+
+bool stands_before(const PlanMemoryShare& a, const PlanMemoryShare& b) {
+  return std::tie(b.bytes, a.name, a.kind) < std::tie(a.bytes, b.name, b.kind);
 }
 
 const std::vector<std::string>& plan_option_names() {

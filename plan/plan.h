@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "cost_model/cost_kinds.h"
 #include "lib/collective.h"
 #include "lib/placement.h"
 #include "lib/units.h"
@@ -123,6 +124,27 @@ struct PlanCost {
   friend bool operator==(const PlanCost&, const PlanCost&) = default;
 };
 
+/// What one kind of work or collective takes per step, on one set of mesh axes.
+struct PlanCostCell {
+  CostKind kind;
+  std::vector<std::string> axes;     ///< none for work without a collective
+  std::optional<std::string> level;  ///< the outermost that the groups cross; none for local moves
+  Seconds objective;                 ///< the part of the objective
+  Seconds time;                      ///< with what is hidden
+  Bytes bytes = 0;                   ///< sent by one device
+  friend bool operator==(const PlanCostCell&, const PlanCostCell&) = default;
+};
+
+/// What a tensor takes of a kind of memory at the fullest moment; of workspace, an operator.
+struct PlanMemoryShare {
+  std::string name;
+  MemoryKind kind = MemoryKind::kParameters;
+  Bytes bytes = 0;
+  friend bool operator==(const PlanMemoryShare&, const PlanMemoryShare&) = default;
+};
+/// The order of Plan::at_peak: the largest first, then by name and kind.
+bool stands_before(const PlanMemoryShare& a, const PlanMemoryShare& b);
+
 /// Bytes on the fullest device. The seven kinds are those alive at `moment` and add up to `peak`.
 struct PlanMemory {
   Bytes peak = 0;
@@ -185,6 +207,9 @@ struct PlanOperator {
   std::vector<std::optional<std::vector<std::int64_t>>> in_strategy;
   bool recompute = false;  ///< runs forward once more before the backward
   Seconds compute_time;    ///< per step: every micro-batch, every run of it
+  /// The part of the objective: its computation, collectives inside it, what brings its operands
+  /// (where it is their first reader) and takes gradients back, their parameters' updates.
+  std::optional<Seconds> objective;
   std::vector<PlanCollective> collectives;
   friend bool operator==(const PlanOperator&, const PlanOperator&) = default;
 };
@@ -264,9 +289,11 @@ struct Plan {
   std::vector<PlanStage> stages{PlanStage{}};
   PlanResult result;
   PlanCost cost;
+  std::vector<PlanCostCell> breakdown;  ///< adds up to the objective; may be left out
   PlanMemory memory;
-  std::vector<PlanTensor> tensors;      ///< in graph order; empty where infeasible
-  std::vector<PlanOperator> operators;  ///< in graph order; empty where infeasible
+  std::vector<PlanMemoryShare> at_peak;  ///< add up to the peak; may be left out
+  std::vector<PlanTensor> tensors;       ///< in graph order; empty where infeasible
+  std::vector<PlanOperator> operators;   ///< in graph order; empty where infeasible
   std::vector<PlanRedistribution> redistributions;
   std::vector<PlanGroup> groups;
   std::vector<PlanBaseline> baselines;

@@ -37,6 +37,10 @@ void visit_texts(PlanOperator& op, Visit visit) {
   visit(op.name);
 }
 template <class Visit>
+void visit_texts(PlanMemoryShare& share, Visit visit) {
+  visit(share.name);
+}
+template <class Visit>
 void visit_texts(PlanRedistribution& redistribution, Visit visit) {
   visit(redistribution.tensor);
   visit(redistribution.producer);
@@ -189,6 +193,25 @@ class PlanWriter {
     writer_.end_object();
   }
 
+  void write(const PlanCostCell& cell) {
+    writer_.begin_object(kOneLine);
+    writer_.member("kind", cost_kind_name(cell.kind));
+    write_member("axes", cell.axes);
+    write_member("level", cell.level);
+    write_member("objective", cell.objective);
+    write_member("time", cell.time);
+    writer_.member("bytes", cell.bytes);
+    writer_.end_object();
+  }
+
+  void write(const PlanMemoryShare& share) {
+    writer_.begin_object(kOneLine);
+    write_name("name", share.name);
+    writer_.member("kind", memory_kind_name(share.kind));
+    writer_.member("bytes", share.bytes);
+    writer_.end_object();
+  }
+
   void write(const PlanMemory& memory) {
     writer_.begin_object(kOneLine);
     writer_.member("peak", memory.peak);
@@ -266,6 +289,7 @@ class PlanWriter {
     write_list("in_strategy", op.in_strategy);
     if (op.recompute) writer_.member("recompute", true);
     write_member("compute_time", op.compute_time);
+    write_member_if("objective", op.objective);
     write_list("collectives", op.collectives);
     writer_.end_object();
   }
@@ -453,6 +477,7 @@ std::vector<std::vector<std::int64_t>> order_runs(const std::vector<std::size_t>
 bool may_fold(const Plan& plan) {
   bool plain = true;
   const auto look = [&](const std::string& text) { plain = plain && !has_pattern(text); };
+  for (const PlanMemoryShare& share : plan.at_peak) visit_texts(share, look);
   for (const PlanTensor& tensor : plan.tensors) visit_texts(tensor, look);
   for (const PlanOperator& op : plan.operators) visit_texts(op, look);
   for (const PlanRedistribution& entry : plan.redistributions) visit_texts(entry, look);
@@ -491,7 +516,10 @@ std::string write_plan(const Plan& plan) {
   values.write_list("stages", plan.stages);
   values.write_member("result", plan.result);
   values.write_member("cost", plan.cost);
+  if (!plan.breakdown.empty()) values.write_lines("breakdown", plan.breakdown);
   values.write_member("memory", plan.memory);
+  if (!plan.at_peak.empty())
+    values.write_lines("at_peak", fold_entries(plan.at_peak, folded).entries);
   if (!plan.notes.empty()) values.write_lines("notes", plan.notes);
   if (!plan.baselines.empty()) values.write_lines("baselines", plan.baselines);
   if (!folded) writer.member("folded", false);
@@ -630,6 +658,24 @@ class PlanReader {
     read_enum(at, reduction_name, Reduction::kProd, value);
   }
 
+  void read(const JsonCursor& at, MemoryKind& value) {
+    read_enum(at, memory_kind_name, MemoryKind::kWorkspace, value);
+  }
+  void read(const JsonCursor& at, CostKind& value) {
+    constexpr int kWorks = static_cast<int>(Work::kOptimizer) + 1;
+    constexpr int kCollectives = static_cast<int>(Collective::kMask) + 1;
+    std::vector<CostKind> kinds;
+    for (int i = 0; i < kWorks; ++i) kinds.emplace_back(static_cast<Work>(i));
+    for (int i = 0; i < kCollectives; ++i) kinds.emplace_back(static_cast<Collective>(i));
+    std::vector<std::string> names;
+    for (const CostKind kind : kinds) names.emplace_back(cost_kind_name(kind));
+    std::string text;
+    read_known(at, names, text);
+    if (error_) return;
+    value = kinds[static_cast<std::size_t>(std::find(names.begin(), names.end(), text) -
+                                           names.begin())];
+  }
+
   template <class Value>
   void member(const JsonCursor& object, std::string_view key, Value& value) {
     if (error_) return;
@@ -719,6 +765,21 @@ class PlanReader {
     member_if(at, "hardware_flops_utilization", cost.hardware_flops_utilization);
     member_if(at, "price_per_step", cost.price_per_step);
   }
+  void read(const JsonCursor& at, PlanCostCell& cell) {
+    if (!ok(at.allow_only({"kind", "axes", "level", "objective", "time", "bytes"}))) return;
+    member(at, "kind", cell.kind);
+    member(at, "axes", cell.axes);
+    member(at, "level", cell.level);
+    member(at, "objective", cell.objective);
+    member(at, "time", cell.time);
+    member(at, "bytes", cell.bytes);
+  }
+  void read(const JsonCursor& at, PlanMemoryShare& share) {
+    if (!ok(at.allow_only({"name", "kind", "bytes"}))) return;
+    member(at, "name", share.name);
+    member(at, "kind", share.kind);
+    member(at, "bytes", share.bytes);
+  }
   void read(const JsonCursor& at, PlanMemory& memory) {
     if (!ok(at.allow_only({"peak",
                            "limit",
@@ -792,6 +853,7 @@ class PlanReader {
                            "in_strategy",
                            "recompute",
                            "compute_time",
+                           "objective",
                            "collectives"}))) {
       return;
     }
@@ -802,6 +864,7 @@ class PlanReader {
     list_if(at, "in_strategy", op.in_strategy);
     member_if(at, "recompute", op.recompute);
     member(at, "compute_time", op.compute_time);
+    member_if(at, "objective", op.objective);
     list_if(at, "collectives", op.collectives);
   }
   void read(const JsonCursor& at, PlanSend& send) {
@@ -1093,24 +1156,10 @@ Result<Plan> read_plan(std::string_view text, std::string file) {
   if (!document) return fail(document.error());
   const JsonCursor root = document->root();
   if (auto ok = check_schema(root, "meshplan.plan", 1, 0); !ok) return fail(ok.error());
-  if (auto ok = root.allow_only({"schema",
-                                 "generator",
-                                 "graph",
-                                 "cluster",
-                                 "options",
-                                 "mesh",
-                                 "stages",
-                                 "result",
-                                 "cost",
-                                 "memory",
-                                 "notes",
-                                 "baselines",
-                                 "folded",
-                                 "tensors",
-                                 "operators",
-                                 "redistributions",
-                                 "groups",
-                                 "order"});
+  if (auto ok = root.allow_only(
+          {"schema", "generator", "graph",     "cluster",         "options", "mesh",  "stages",
+           "result", "cost",      "breakdown", "memory",          "at_peak", "notes", "baselines",
+           "folded", "tensors",   "operators", "redistributions", "groups",  "order"});
       !ok) {
     return fail(ok.error());
   }
@@ -1127,11 +1176,14 @@ Result<Plan> read_plan(std::string_view text, std::string file) {
   reader.list(root, "stages", plan.stages);
   reader.member(root, "result", plan.result);
   reader.member(root, "cost", plan.cost);
+  reader.list_if(root, "breakdown", plan.breakdown);
   reader.member(root, "memory", plan.memory);
   reader.member_if(root, "notes", plan.notes);
   reader.list_if(root, "baselines", plan.baselines);
   bool folded = true;
   reader.member_if(root, "folded", folded);
+  if (root.find("at_peak")) read_entries(reader, root, "at_peak", folded, plan.at_peak);
+  std::sort(plan.at_peak.begin(), plan.at_peak.end(), stands_before);
   read_entries(reader, root, "tensors", folded, plan.tensors);
   read_entries(reader, root, "operators", folded, plan.operators);
   read_entries(reader, root, "redistributions", folded, plan.redistributions);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -20,6 +21,8 @@ namespace {
 constexpr std::size_t kCostliest = 10;
 constexpr std::size_t kMostLayerRows = 40;
 constexpr std::size_t kWidestName = 52;
+constexpr std::size_t kLargestAtPeak = 8;
+constexpr std::size_t kMostBreakdownRows = 8;
 
 std::string joined(const std::vector<std::string>& parts, const char* between) {
   std::string text;
@@ -133,6 +136,21 @@ void add_facts(const Plan& plan, Summary& summary) {
   add("memory", std::move(memory));
 }
 
+/// What some cells of the breakdown take together.
+struct Spent {
+  Seconds objective;
+  Seconds time;
+  Bytes bytes = 0;
+
+  Spent& operator+=(const Spent& other) {
+    objective += other.objective;
+    time += other.time;
+    if (__builtin_add_overflow(bytes, other.bytes, &bytes))
+      bytes = std::numeric_limits<Bytes>::max();
+    return *this;
+  }
+};
+
 SummaryTable memory_table(const Plan& plan) {
   SummaryTable table{"Memory at the peak", {"kind", "bytes", "share"}, {false, true, true}, {}};
   const std::pair<const char*, Bytes> kinds[] = {{"parameters", plan.memory.parameters},
@@ -149,6 +167,87 @@ SummaryTable memory_table(const Plan& plan) {
          readable_bytes(bytes),
          share(static_cast<double>(bytes), static_cast<double>(plan.memory.peak))});
   }
+  return table;
+}
+
+/// The largest first; what is left in one row, so that the rows add up to the peak.
+SummaryTable peak_table(const Plan& plan) {
+  SummaryTable table{"Largest tensors at the peak",
+                     {"tensor", "kind", "each", "times", "bytes", "share"},
+                     {false, false, true, true, true, true},
+                     {}};
+  std::vector<FoldItem> items;
+  std::map<std::pair<MemoryKind, Bytes>, std::size_t> bodies;
+  for (const PlanMemoryShare& share : plan.at_peak) {
+    const std::size_t body =
+        bodies.try_emplace({share.kind, share.bytes}, bodies.size()).first->second;
+    items.push_back({{share.name}, body});
+  }
+  std::vector<FoldedItem> rows = fold(items);
+  const auto together = [&](const FoldedItem& row) {
+    return static_cast<Bytes>(row.members.size()) * plan.at_peak[row.members.front()].bytes;
+  };
+  std::stable_sort(rows.begin(), rows.end(), [&](const FoldedItem& a, const FoldedItem& b) {
+    return together(a) > together(b);
+  });
+  const auto share_of = [&](Bytes bytes) {
+    return share(static_cast<double>(bytes), static_cast<double>(plan.memory.peak));
+  };
+  std::size_t others = 0;
+  Bytes rest = 0;
+  for (const FoldedItem& row : rows) {
+    if (table.rows.size() == kLargestAtPeak) {
+      others += row.members.size();
+      rest += together(row);
+      continue;
+    }
+    const PlanMemoryShare& sample = plan.at_peak[row.members.front()];
+    table.rows.push_back({row.texts[0],
+                          memory_kind_name(sample.kind),
+                          readable_bytes(sample.bytes),
+                          std::to_string(row.members.size()),
+                          readable_bytes(together(row)),
+                          share_of(together(row))});
+  }
+  if (others > 0)
+    table.rows.push_back(
+        {"others", "", "", std::to_string(others), readable_bytes(rest), share_of(rest)});
+  return table;
+}
+
+/// The objective by what takes the time, on which axes and over which level.
+SummaryTable breakdown_table(const Plan& plan) {
+  SummaryTable table{"Where the objective goes",
+                     {"what", "axes", "level", "objective", "share", "hidden", "sent"},
+                     {false, false, false, true, true, true, true},
+                     {}};
+  std::vector<const PlanCostCell*> cells;
+  for (const PlanCostCell& cell : plan.breakdown) cells.push_back(&cell);
+  std::stable_sort(cells.begin(), cells.end(), [](const PlanCostCell* a, const PlanCostCell* b) {
+    return a->objective > b->objective;
+  });
+  const auto add = [&](std::string what, std::string axes, std::string level, const Spent& spent) {
+    const double whole = plan.result.objective ? plan.result.objective->value : 0;
+    const Seconds hidden = spent.time - spent.objective;
+    table.rows.push_back({std::move(what),
+                          std::move(axes),
+                          std::move(level),
+                          readable_time(spent.objective),
+                          share(spent.objective.value, whole),
+                          hidden.value > 0 ? readable_time(hidden) : "",
+                          spent.bytes > 0 ? readable_bytes(spent.bytes) : ""});
+  };
+  Spent rest;
+  for (const PlanCostCell* cell : cells) {
+    const Spent spent{cell->objective, cell->time, cell->bytes};
+    if (table.rows.size() == kMostBreakdownRows && cells.size() > kMostBreakdownRows + 1) {
+      rest += spent;
+      continue;
+    }
+    add(cost_kind_name(cell->kind), joined(cell->axes, ","), cell->level.value_or(""), spent);
+  }
+  if (cells.size() > table.rows.size())
+    add(std::to_string(cells.size() - table.rows.size()) + " others", "", "", rest);
   return table;
 }
 
@@ -545,7 +644,9 @@ Summary summarise(const Plan& plan) {
                   plan.cluster.name + ", " + readable_count(plan.cluster.devices) +
                   (plan.cluster.devices == 1 ? " device" : " devices");
   add_facts(plan, summary);
-  SummaryTable tables[] = {memory_table(plan),
+  SummaryTable tables[] = {breakdown_table(plan),
+                           memory_table(plan),
+                           peak_table(plan),
                            operator_table(plan),
                            redistribution_table(plan),
                            layer_table(plan),

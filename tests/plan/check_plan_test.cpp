@@ -40,6 +40,67 @@ TEST_CASE("the planner's plans are right") {
   }
 }
 
+TEST_CASE("a plan made with measured operators is right with them and wrong without") {
+  PlannedCase wanted;
+  wanted.graph_text = kMlp;
+  wanted.microbatches = 2;
+  for (const std::int64_t m : {1, 2, 4, 8}) {
+    for (const std::int64_t k : {16, 32, 64, 128, 256}) {
+      for (const std::int64_t n : {16, 32, 64, 128, 256})
+        wanted.measurements.push_back({"MatMul", {{m, k}, {k, n}}, DType::kBf16, {3e-3}, {{5e-3}}});
+    }
+  }
+  const Planned planned = plan_case(wanted);
+  const PlanOperator& product = planned.plan.operators[0];
+  REQUIRE(product.name == "fc1");
+  CHECK(product.compute_time == 2 * (on_price_grid({3e-3}) + on_price_grid({5e-3})));
+  CHECK(text(check_plan(planned.plan, planned.graph, planned.cluster)) == "");
+
+  Cluster unmeasured = planned.cluster;
+  unmeasured.measurements.clear();
+  const std::vector<Finding> findings = check_plan(planned.plan, planned.graph, unmeasured);
+  CHECK(std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.pointer == "/operators/0/compute_time";
+  }));
+}
+
+TEST_CASE("what a plan may leave out is not missed") {
+  Planned planned = plan_case({});
+  planned.plan.breakdown.clear();
+  planned.plan.at_peak.clear();
+  for (PlanOperator& op : planned.plan.operators) op.objective.reset();
+  CHECK(check_plan(planned.plan, planned.graph, planned.cluster).empty());
+  const Result<Plan> read = read_plan(write_plan(planned.plan), "plan.json");
+  REQUIRE(read);
+  CHECK(*read == planned.plan);
+}
+
+TEST_CASE("a plan says on which level and axes its objective goes, and what makes its peak") {
+  PlannedCase wanted;
+  wanted.mesh = {{2, 4}, {"dp", "tp"}};
+  const Planned planned = plan_case(wanted);
+  Seconds objective;
+  for (const PlanCostCell& cell : planned.plan.breakdown) {
+    INFO(cost_kind_name(cell.kind));
+    objective += cell.objective;
+    const bool outside = std::find(cell.axes.begin(), cell.axes.end(), "dp") != cell.axes.end();
+    const bool local =
+        std::holds_alternative<Work>(cell.kind) || cell.kind == CostKind(Collective::kSlice);
+    CHECK(cell.level.has_value() != local);
+    if (cell.level) CHECK(*cell.level == planned.cluster.levels[outside ? 1 : 0].name);
+    CHECK((cell.bytes == 0) == local);
+  }
+  CHECK(objective == *planned.plan.result.objective);
+  Bytes peak = 0;
+  Bytes last = planned.plan.memory.peak;
+  for (const PlanMemoryShare& share : planned.plan.at_peak) {
+    peak += share.bytes;
+    CHECK(share.bytes <= last);
+    last = share.bytes;
+  }
+  CHECK(peak == planned.plan.memory.peak);
+}
+
 TEST_CASE("no more communication is exposed than there is, however many micro-batches") {
   for (const std::int64_t microbatches : {1, 2, 4, 8}) {
     PlannedCase wanted;
@@ -90,6 +151,8 @@ std::vector<Mutation> mutations() {
   const auto operators = [](Plan & p) -> auto& { return p.operators; };
   const auto moves = [](Plan & p) -> auto& { return p.redistributions; };
   const auto groups = [](Plan & p) -> auto& { return p.groups; };
+  const auto breakdown = [](Plan & p) -> auto& { return p.breakdown; };
+  const auto at_peak = [](Plan & p) -> auto& { return p.at_peak; };
   const auto erase = [](auto& list, std::size_t n) {
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(n));
   };
@@ -159,6 +222,30 @@ std::vector<Mutation> mutations() {
          std::swap(p.groups[n], p.groups[n + 1]);
          return true;
        }},
+      {"a part of the objective is missing", each(breakdown, erase)},
+      {"a part of the objective stands twice", each(breakdown, repeat)},
+      {"a part of the objective is another kind",
+       each(breakdown,
+            [](auto& l, std::size_t n) {
+              l[n].kind = l[n].kind == CostKind(Work::kCompute) ? Work::kOptimizer : Work::kCompute;
+            })},
+      {"a part of the objective runs on another level",
+       each(breakdown,
+            [](auto& l, std::size_t n) {
+              l[n].level = l[n].level ? std::nullopt : std::optional<std::string>("null");
+            })},
+      {"a part of the objective is larger",
+       each(breakdown, [](auto& l, std::size_t n) { l[n].objective += Seconds{1e-9}; })},
+      {"a part of the peak is missing", each(at_peak, erase)},
+      {"a part of the peak stands twice", each(at_peak, repeat)},
+      {"a part of the peak is of another kind",
+       each(at_peak,
+            [](auto& l, std::size_t n) {
+              l[n].kind =
+                  l[n].kind == MemoryKind::kBuffers ? MemoryKind::kGathered : MemoryKind::kBuffers;
+            })},
+      {"an operator's part of the objective is another",
+       each(operators, [](auto& l, std::size_t n) { *l[n].objective += Seconds{1e-9}; })},
       {"a stored layout is missing",
        [](Plan& p, std::size_t n) {
          for (PlanTensor& t : p.tensors) {

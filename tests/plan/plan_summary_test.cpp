@@ -119,6 +119,46 @@ TEST_CASE("equal layers share a row in every table") {
             "layers.{0..3}", "2", "90.0 ms", "10.0 ms", "2.00 MiB", "[R,S(1)]", "[S(0),R]"});
 }
 
+TEST_CASE("the objective is shown by kind, axes and level, the dearest first") {
+  Plan plan = layered_plan();
+  plan.breakdown = {
+      {Work::kCompute, {}, std::nullopt, Seconds{0.125}, Seconds{0.125}, 0},
+      {Collective::kAllGather, {"dp", "tp"}, "ib", Seconds{0.15}, Seconds{0.25}, 1024}};
+  const auto rows = table(summarise(plan), "Where the objective goes").rows;
+  CHECK(rows == std::vector<std::vector<std::string>>{
+                    {"all_gather", "dp,tp", "ib", "150 ms", "60.0 %", "100 ms", "1.00 KiB"},
+                    {"compute", "", "", "125 ms", "50.0 %", "", ""}});
+  for (const Collective collective : kNetworkCollectives) {
+    plan.breakdown.push_back({collective, {"tp"}, "nvlink", Seconds{0.01}, Seconds{0.02}, 1024});
+    plan.breakdown.push_back({collective, {"dp"}, "ib", Seconds{0.03}, Seconds{0.03}, 2048});
+  }
+  const auto many = table(summarise(plan), "Where the objective goes").rows;
+  REQUIRE(many.size() == 9);
+  // one of 30 ms and seven of 10 ms do not stand alone
+  CHECK(many.back() ==
+        std::vector<std::string>{"8 others", "", "", "100 ms", "40.0 %", "70.0 ms", "9.00 KiB"});
+}
+
+TEST_CASE("equal tensors at the peak share a row, and what is small is added up") {
+  Plan plan = layered_plan();
+  plan.memory.peak = 1000;
+  for (const char* name : {"layers.0.w", "layers.1.w", "layers.2.w"})
+    plan.at_peak.push_back({name, MemoryKind::kOptimizer, 100});
+  plan.at_peak.push_back({"x", MemoryKind::kActivations, 250});
+  for (int i = 0; i < 9; ++i)
+    plan.at_peak.push_back({std::string(static_cast<std::size_t>(i + 1), 'a'),
+                            MemoryKind::kBuffers,
+                            i == 0 ? 170 : 40 - i});
+  const auto rows = table(summarise(plan), "Largest tensors at the peak").rows;
+  REQUIRE(rows.size() == 9);
+  CHECK(rows[0] ==
+        std::vector<std::string>{"layers.{0..2}.w", "optimizer", "100 B", "3", "300 B", "30.0 %"});
+  CHECK(rows[1] == std::vector<std::string>{"x", "activations", "250 B", "1", "250 B", "25.0 %"});
+  CHECK(rows[2] == std::vector<std::string>{"a", "buffers", "170 B", "1", "170 B", "17.0 %"});
+  // 34 + 33 + 32 bytes
+  CHECK(rows[8] == std::vector<std::string>{"others", "", "", "3", "99 B", "9.9 %"});
+}
+
 TEST_CASE("a layer that differs has a row of its own") {
   Plan plan = layered_plan();
   plan.operators[1].out_placements = {{Replicate{}, Replicate{}}};

@@ -29,6 +29,7 @@ struct PlannedCase {
   std::string optimizer = "adamw";
   std::string recompute = "none";
   Bytes limit = Bytes{16} << 30;
+  std::vector<Measurement> measurements;
 };
 
 struct Planned {
@@ -75,6 +76,7 @@ inline Planned plan_case(const PlannedCase& wanted) {
   if (!graph) FAIL(to_string(graph.error()));
   planned.graph = *std::move(graph);
   planned.cluster = two_nodes(wanted.mesh);
+  planned.cluster.measurements = wanted.measurements;
   DpOptions options;
   options.prices.microbatches = wanted.microbatches;
   options.prices.optimizer = *parse_optimizer(wanted.optimizer);

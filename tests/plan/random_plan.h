@@ -43,6 +43,15 @@ class RandomPlan {
     if (coin()) plan.baselines = {{"fsdp", time(), std::nullopt, 12, false, "why"}};
     plan.groups = {{{"tp"}, {{0, 1, 2, 3}, {4, 5, 6, 7}}}, {{"dp", "tp"}, {ranks()}}};
     fill(plan, layers, per_layer);
+    if (coin())
+      plan.breakdown = {
+          {Work::kRecompute, {}, std::nullopt, time(), time(), 0},
+          {Collective::kAllToAll, {"dp", "tp"}, "nvlink", time(), time(), number(1 << 30)}};
+    for (const PlanTensor& each : plan.tensors) {
+      if (coin(3))
+        plan.at_peak.push_back({each.name, static_cast<MemoryKind>(number(7)), 1 + number(3)});
+    }
+    std::sort(plan.at_peak.begin(), plan.at_peak.end(), stands_before);
     return plan;
   }
 
@@ -89,6 +98,7 @@ class RandomPlan {
     op.out_placements = {placements()};
     op.in_strategy = {std::vector<std::int64_t>{2, 1}, std::nullopt};
     op.compute_time = time();
+    if (coin()) op.objective = time();
     if (coin())
       op.collectives = {{Collective::kAllGather, {"tp"}, Phase::kBackward, 2, 64, time()}};
     return op;
