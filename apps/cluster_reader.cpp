@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <iterator>
 #include <set>
+#include <span>
 #include <system_error>
 
 #include "apps/command.h"
 #include "apps/field_reader.h"
 #include "graph/json.h"
+#include "graph/operator_table.h"
 #include "graph/quantity.h"
 #include "lib/nearest_name.h"
 #include "lib/sha256.h"
@@ -520,14 +522,50 @@ void write_efficiency(JsonWriter& writer, const Efficiency& e) {
 
 // ---------------------------------------------------------------------------------- measurements
 
+bool is_known_operator(const std::string& type) {
+  const std::span<const std::string> types = operator_types();
+  return std::binary_search(types.begin(), types.end(), type);
+}
+
+/// A type that graphs declare by rule cannot be known here: "custom" says that it is no
+/// misspelling.
+void check_measured_type(FieldReader& fields, const std::string& type) {
+  bool custom = false;
+  if (const auto at = fields.find("custom")) custom = fields.keep(at->as_bool());
+  const auto at = fields.find("operator");
+  if (!at || custom || is_known_operator(type)) return;
+  fields.refuse(*at,
+                ErrorCode::kValue,
+                "unknown operator type \"" + type + "\"" +
+                    nearest_name_hint(type, operator_types()) +
+                    "; of a type that graphs declare by rule, say \"custom\": true");
+}
+
+/// The local shapes of the operands, at least one; an omitted operand (and a scalar) is [].
+void read_measured_shapes(FieldReader& fields, std::vector<std::vector<std::int64_t>>& shapes) {
+  const auto inputs = fields.require("inputs");
+  if (!inputs) return;
+  for (const JsonCursor& shape : fields.keep(inputs->as_array())) {
+    shapes.push_back(fields.keep(shape.as_int64s()));
+    for (std::size_t d = 0; d < shapes.back().size(); ++d) {
+      if (shapes.back()[d] >= 1) continue;
+      fields.refuse(shape.at(d),
+                    ErrorCode::kValue,
+                    "expected a size of at least 1, found " + std::to_string(shapes.back()[d]));
+    }
+  }
+  if (shapes.empty())
+    fields.refuse(*inputs,
+                  ErrorCode::kValue,
+                  "expected the local shape of every operand, found an empty list");
+}
+
 Result<Measurement> read_measurement(const JsonCursor& cursor) {
-  FieldReader fields(cursor, {"operator", "inputs", "dtype", "forward", "backward"});
+  FieldReader fields(cursor, {"operator", "custom", "inputs", "dtype", "forward", "backward"});
   Measurement made;
   made.type = fields.text("operator");
-  if (const auto inputs = fields.require("inputs")) {
-    for (const JsonCursor& shape : fields.keep(inputs->as_array()))
-      made.inputs.push_back(fields.keep(shape.as_int64s()));
-  }
+  check_measured_type(fields, made.type);
+  read_measured_shapes(fields, made.inputs);
   if (const auto at = fields.require("dtype")) {
     const std::string name(fields.keep(at->as_string()));
     const std::optional<DType> dtype = parse_dtype(name);
@@ -569,6 +607,7 @@ void write_measurements(JsonWriter& writer, const std::vector<Measurement>& meas
   for (const Measurement& measurement : measurements) {
     writer.begin_object();
     writer.member("operator", measurement.type);
+    if (!is_known_operator(measurement.type)) writer.member("custom", true);
     writer.key("inputs");
     writer.begin_array(JsonWriter::kOneLine);
     for (const std::vector<std::int64_t>& shape : measurement.inputs) {

@@ -289,6 +289,10 @@ DType PriceBook::compute_dtype(const Operator& op) const {
       if (input && graph_.tensor(*input).role == Role::kParameter) return *options_.product_dtype;
     }
   }
+  return first_dtype(op);
+}
+
+DType PriceBook::first_dtype(const Operator& op) const {
   return !op.inputs.empty() && op.inputs[0] ? graph_.tensor(*op.inputs[0]).dtype : DType::kFp32;
 }
 
@@ -303,9 +307,7 @@ const Measurement* PriceBook::measured(const Operator& op,
                             operator_info.operand_state(strategy, i, true),
                             mesh_shape_);
   }
-  const DType dtype =
-      !op.inputs.empty() && op.inputs[0] ? graph_.tensor(*op.inputs[0]).dtype : DType::kFp32;
-  const auto found = measurements_.find({op.type, std::move(shapes), dtype});
+  const auto found = measurements_.find({op.type, std::move(shapes), first_dtype(op)});
   return found == measurements_.end() ? nullptr : found->second;
 }
 

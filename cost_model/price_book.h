@@ -180,6 +180,8 @@ class PriceBook {
             std::shared_ptr<const DataFlow> flow);
 
   Reduction reduction_of(TensorId tensor) const;
+  /// Of the first operand; fp32 where there is none.
+  DType first_dtype(const Operator& op) const;
   /// At whose rate the operator computes.
   DType compute_dtype(const Operator& op) const;
   Seconds backward_time(const Operator& op, const OperatorInfo& info, const Strategy& strategy);

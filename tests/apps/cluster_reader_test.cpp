@@ -254,11 +254,44 @@ TEST_CASE("faults of the measurements are named with their place", "[cluster_rea
   check(changed("\"operator\"", "\"type\""), "/0/type", "unknown key");
   check(changed("[[4], [4]]", "4"), "/0/inputs", "expected an array");
   check(changed("[[4], [4]]", "[[4], [4.5]]"), "/0/inputs/1/0", "expected an integer");
+  check(changed("[[4], [4]]", "[]"),
+        "/0/inputs",
+        "expected the local shape of every operand, found an empty list");
+  check(changed("[[4], [4]]", "[[4], [8, 0]]"),
+        "/0/inputs/1/1",
+        "expected a size of at least 1, found 0");
+  check(changed("[[4], [4]]", "[[-4], [4]]"),
+        "/0/inputs/0/0",
+        "expected a size of at least 1, found -4");
+  check(changed("Add", "MatMull"),
+        "/0/operator",
+        "unknown operator type \"MatMull\"; did you mean \"MatMul\"?");
+  check(changed("Add", "FusedMlp"),
+        "/0/operator",
+        "unknown operator type \"FusedMlp\"; of a type that graphs declare by rule, say "
+        "\"custom\": true");
+  check(changed("\"Add\"", "\"Add\", \"custom\": 1"), "/0/custom", "expected true or false");
   check(changed("bf16", "bf61"), "/0/dtype", "did you mean \"bf16\"");
   check(changed("3us", "3 metres"), "/0/forward", "");
   check(changed("\"3us\"", "-1"), "/0/forward", "");
   check(changed("\"3us\"", "\"3us\", \"backward\": \"1GB\""), "/0/backward", "");
   check("[" + right + ", " + right + "]", "/1", "another measurement of \"Add\"");
+}
+
+TEST_CASE("a type that graphs declare by rule can be measured", "[cluster_reader]") {
+  const Result<Cluster> cluster =
+      parse_cluster(with("\"name\": \"small\"",
+                         R"("name": "small", "measurements": [{"operator": "FusedMlp",
+                            "custom": true, "inputs": [[4, 8], []], "dtype": "bf16",
+                            "forward": "3us"}])"),
+                    "c.json");
+  if (!cluster) FAIL(to_string(cluster.error()));
+  REQUIRE(cluster->measurements.size() == 1);
+  CHECK(cluster->measurements[0].type == "FusedMlp");
+  CHECK(cluster->measurements[0].inputs == std::vector<std::vector<std::int64_t>>{{4, 8}, {}});
+  const Result<Cluster> again = parse_cluster(write_cluster(*cluster), "c.json");
+  if (!again) FAIL(to_string(again.error()));
+  CHECK(again->fingerprint == cluster->fingerprint);
 }
 
 TEST_CASE("no text makes the cluster reader fail badly", "[cluster_reader]") {
