@@ -23,9 +23,9 @@
 #include "plan/plan_json.h"
 #include "plan/plan_summary.h"
 #include "plan/readable.h"
+#include "search/axis_roles.h"
 #include "search/baselines.h"
 #include "search/constraint_restrictions.h"
-#include "search/dimension_roles.h"
 #include "search/dp_search.h"
 
 namespace meshplan {
@@ -363,8 +363,8 @@ int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
 
   DpResult& found = std::get<DpResult>(*outcome);
   const double objective = found.evaluation.objective.value;
-  context.axes =
-      request->mesh_is_given ? found.mesh.axes : axis_names_by_use(*found.book, found.assignment);
+  context.roles = axis_roles(*found.book, found.assignment);
+  context.axes = request->mesh_is_given ? found.mesh.axes : axis_names(context.roles);
   context.result.status = found.optimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   context.result.objective = found.evaluation.objective;
   context.result.lower_bound = Seconds{found.lower_bound};

@@ -47,6 +47,7 @@ class PlanBuilder {
     plan_ = infeasible_plan(graph_, book_.cluster(), context_);
     plan_.mesh.shape.assign(book_.mesh_shape().begin(), book_.mesh_shape().end());
     plan_.mesh.axes = context_.axes;
+    plan_.mesh.roles = context_.roles;
     auto mesh = DeviceMesh::make(plan_.mesh.shape, context_.axes);
     mesh_.emplace(std::move(*mesh));
     add_tensors();

@@ -15,7 +15,8 @@ namespace meshplan {
 struct PlanContext {
   std::string version;
   PlanOptions options;
-  std::vector<std::string> axes;  ///< names of the mesh axes
+  std::vector<std::string> axes;                ///< names of the mesh axes
+  std::vector<std::vector<std::string>> roles;  ///< what they are used for; may be empty
   PlanResult result;
   std::set<TensorId> constrained;  ///< tensors whose placements the user fixed
   Bytes memory_limit = 0;

@@ -106,6 +106,12 @@ bool check_mesh(Context& context) {
                    "the mesh must have one name per axis");
     return false;
   }
+  if (!mesh.roles.empty() && mesh.roles.size() != mesh.shape.size()) {
+    context.report("/mesh/roles",
+                   std::to_string(mesh.shape.size()) + " lists",
+                   std::to_string(mesh.roles.size()) + " lists",
+                   "the roles must be those of every axis");
+  }
   std::int64_t devices = 1;
   for (const std::int64_t size : mesh.shape) {
     if (size < 1 || size > kMaxDevices || devices > kMaxDevices) {

@@ -88,6 +88,9 @@ struct PlanOptions {
 struct PlanMesh {
   std::vector<std::int64_t> shape;
   std::vector<std::string> axes;
+  /// Per axis what it is used for ("fsdp", "tp", "sp", ...), the most important first; may be
+  /// empty.
+  std::vector<std::vector<std::string>> roles;
   /// The rank at each position, row-major; empty: 0, 1, 2, ... ("row-major" in the document).
   std::vector<std::int64_t> ranks;
   friend bool operator==(const PlanMesh&, const PlanMesh&) = default;

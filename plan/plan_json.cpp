@@ -143,6 +143,7 @@ class PlanWriter {
     writer_.begin_object(kOneLine);
     write_member("shape", mesh.shape);
     write_member("axes", mesh.axes);
+    if (!mesh.roles.empty()) write_list("roles", mesh.roles);
     writer_.key("ranks");
     if (mesh.ranks.empty()) {
       writer_.value("row-major");
@@ -723,9 +724,10 @@ class PlanReader {
   }
   void read(const JsonCursor& at, PlanOptions& options) { read_options(at, options); }
   void read(const JsonCursor& at, PlanMesh& mesh) {
-    if (!ok(at.allow_only({"shape", "axes", "ranks"}))) return;
+    if (!ok(at.allow_only({"shape", "axes", "roles", "ranks"}))) return;
     member(at, "shape", mesh.shape);
     member(at, "axes", mesh.axes);
+    list_if(at, "roles", mesh.roles);
     read_or_text(at, "ranks", "row-major", mesh.ranks);
   }
   void read(const JsonCursor& at, PlanStage& stage) {

@@ -35,6 +35,15 @@ std::string mesh_text(const PlanMesh& mesh) {
   for (std::size_t i = 0; i < mesh.shape.size(); ++i) {
     const std::string name = i < mesh.axes.size() ? mesh.axes[i] : "axis" + std::to_string(i);
     parts.push_back(name + "=" + std::to_string(mesh.shape[i]));
+    if (i >= mesh.roles.size()) continue;
+    // what the name says already is not said again
+    std::vector<std::string> roles = mesh.roles[i];
+    const auto is_named = [&](const std::string& role) {
+      return name.compare(0, role.size(), role) == 0 &&
+             name.find_first_not_of("0123456789", role.size()) == std::string::npos;
+    };
+    std::erase_if(roles, is_named);
+    if (!roles.empty()) parts.back() += " (" + joined(roles, ", ") + ")";
   }
   return parts.empty() ? "one device" : joined(parts, ", ");
 }

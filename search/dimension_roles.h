@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the dimensions of the graph's inputs become along the operators, and what a mesh axis is
-// used for.
+// What the dimensions of the graph's inputs become along the operators.
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "cost_model/evaluate.h"
-#include "cost_model/price_book.h"
+#include "graph/graph.h"
+#include "graph/operator_info.h"
 
 namespace meshplan {
 
@@ -18,10 +16,5 @@ std::vector<std::optional<int>> follow_dimension(const Graph& graph, std::size_t
 
 /// Does an axis that takes this action shard a parameter that the operator reads?
 bool shards_parameter(const Graph& graph, const Operator& op, const AxisAction& action);
-
-/// A name for every mesh axis from what most of the matrix FLOPs use it for: dp (batch), fsdp
-/// (batch, with parameters cut at rest), tp (weights), cp (sequence); a second axis of one use gets
-/// a number: tp, tp2. Axes of no clear use are d0, d1, ...
-std::vector<std::string> axis_names_by_use(PriceBook& book, const Assignment& assignment);
 
 }  // namespace meshplan

@@ -344,6 +344,7 @@ bool is_free(const std::string& pointer) {
                             "/result/gap",
                             "/result/status",
                             "/mesh/axes",
+                            "/mesh/roles",
                             "/order",
                             "/folded"}) {
     if (pointer.rfind(begin, 0) == 0) return true;

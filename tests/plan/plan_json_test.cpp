@@ -90,7 +90,7 @@ TEST_CASE("the document is the one of the format's description") {
   plan.generator_version = "0.1.0";
   plan.graph = {"mlp", "sha256:ab"};
   plan.cluster = {"c", "sha256:cd", 2};
-  plan.mesh = {{2}, {"tp"}, {}};
+  plan.mesh = {{2}, {"tp"}, {}, {}};
   plan.result = {PlanStatus::kOptimal, Seconds{0.5}, Seconds{0.5}, 0.0, "dp", std::nullopt};
   PlanTensor x;
   x.name = "x";

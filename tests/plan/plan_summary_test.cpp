@@ -16,7 +16,7 @@ Plan layered_plan() {
   Plan plan;
   plan.graph.name = "tiny";
   plan.cluster = {"box", "sha256:0", 8};
-  plan.mesh = {{2, 4}, {"dp", "tp"}, {}};
+  plan.mesh = {{2, 4}, {"dp", "tp"}, {}, {}};
   plan.options.microbatches = 2;
   plan.result = {PlanStatus::kFeasible, Seconds{0.25}, Seconds{0.2475}, 0.01, "dp", std::nullopt};
   plan.cost = {

@@ -27,7 +27,8 @@ class RandomPlan {
                            {"top", std::int64_t{3}},
                            {"tolerance", 0.01},
                            {"baseline", std::vector<std::string>{"fsdp", "zero1"}}};
-    plan.mesh = {{2, 4}, {"dp", "tp"}, coin() ? std::vector<std::int64_t>{} : ranks()};
+    plan.mesh = {{2, 4}, {"dp", "tp"}, {}, coin() ? std::vector<std::int64_t>{} : ranks()};
+    if (coin()) plan.mesh.roles = {{"fsdp"}, {}};
     if (coin()) plan.stages = {{{{"a", "b"}}, {{0, 1}}}, {{{"c"}}, {{2, 3}}}};
     plan.result.status = coin() ? PlanStatus::kOptimal : PlanStatus::kInfeasible;
     if (coin()) plan.result.objective = time();
