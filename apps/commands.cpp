@@ -11,6 +11,7 @@ RunCommand define_mesh(CLI::App& app, CommonOptions& common);
 RunCommand define_redistribute(CLI::App& app, CommonOptions& common);
 RunCommand define_import(CLI::App& app, CommonOptions& common);
 RunCommand define_plan(CLI::App& app, CommonOptions& common);
+RunCommand define_solve(CLI::App& app, CommonOptions& common);
 RunCommand define_verify(CLI::App& app, CommonOptions& common);
 
 std::span<const Command> commands() {
@@ -35,6 +36,10 @@ std::span<const Command> commands() {
        "The collectives between two placements of one tensor, their bytes and time",
        "meshplan redistribute --mesh dp=2,tp=4 --shape 8,16 --from \"S(0),R\" --to \"R,S(1)\"",
        define_redistribute},
+      {"solve",
+       "Solve a cost graph alone (own or contest format): best assignment, lower bound, gap",
+       "meshplan solve graph.json.gz --time-limit 60",
+       define_solve},
       {"import",
        "Turn another tool's description of a model into graph JSON",
        "meshplan import hf config.json --batch 64 --seq 4096 -o model.json",

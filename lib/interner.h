@@ -27,6 +27,11 @@ class Interner {
     return {made, true};
   }
 
+  /// The words of a number that was given; valid until the next new sequence.
+  std::span<const std::uint64_t> words(int number) const { return sequence(number); }
+  /// How many distinct sequences there are.
+  int size() const { return static_cast<int>(begin_.size()); }
+
  private:
   static std::size_t hash(std::span<const std::uint64_t> words) {
     std::uint64_t h = words.size();

@@ -10,19 +10,14 @@
 #include <utility>
 
 #include "lib/check.h"
+#include "search/best_instructions.h"
+#include "search/elimination_kernel.h"
 
 namespace meshplan {
 
 const double kForbidden = std::numeric_limits<double>::infinity();
 
 namespace {
-
-// Sums and minima are exact, so every instruction set gives the same tables.
-#if defined(__x86_64__) && defined(__GLIBC__)
-#define MESHPLAN_BEST_INSTRUCTIONS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define MESHPLAN_BEST_INSTRUCTIONS
-#endif
 
 /// out[u][w] = min(out[u][w], costs[v] + left[v][u] + right[v][w]) over all v. Four rows of `out`
 /// at a time, so that a row of `right` is fetched once for four sums.
@@ -412,63 +407,28 @@ class MinSum::Elimination {
     left_ -= combinations(rest) * domain(variable);
 
     // stride of every variable of `rest`, and of the eliminated one, in each member
-    const std::size_t count = members.size();
-    std::vector<std::vector<std::size_t>> stride(count,
-                                                 std::vector<std::size_t>(rest.size() + 1, 0));
-    std::vector<const double*> costs(count);
-    for (std::size_t m = 0; m < count; ++m) {
-      costs[m] = problem_.table(members[m].table).costs.data();
+    std::vector<std::size_t> strides(members.size() * (rest.size() + 1), 0);
+    std::vector<EliminationMember> tables;
+    std::vector<int> sizes;
+    for (const int u : rest) sizes.push_back(domain(u));
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      std::size_t* const stride = strides.data() + m * (rest.size() + 1);
       std::size_t step = 1;
       for (std::size_t s = members[m].scope.size(); s-- > 0;) {
         const int u = members[m].scope[s];
-        stride[m][slot_of(u)] = step;
+        stride[slot_of(u)] = step;
         step *= static_cast<std::size_t>(domain(u));
       }
+      tables.push_back(
+          {problem_.table(members[m].table).costs.data(), stride[rest.size()], stride});
     }
-    // the last variable of the scope runs innermost, in rows
-    const std::size_t last = rest.empty() ? 0 : rest.size() - 1;
-    const std::size_t width = rest.empty() ? 1 : static_cast<std::size_t>(domain(rest[last]));
     const auto size = static_cast<std::size_t>(combinations(rest));
-    const auto values = static_cast<std::size_t>(domain(variable));
     CostTable made = rest.size() == 2 ? CostTable{domain(rest[0]), domain(rest[1]), {}}
                                       : CostTable{static_cast<int>(size), 1, {}};
-    made.costs.assign(size, kForbidden);
-    std::vector<double> sums(width);
-    std::vector<int> at(last, 0);
-    std::vector<std::size_t> offset(count, 0);
-    for (std::size_t row = 0; row < size; row += width) {
-      double* out = made.costs.data() + row;
-      for (std::size_t v = 0; v < values; ++v) {
-        double base = 0;
-        if (unary >= 0) base = problem_.table(unary).costs[v];
-        for (std::size_t m = 0; m < count; ++m) {
-          if (rest.empty() || stride[m][last] == 0)
-            base += costs[m][offset[m] + v * stride[m][rest.size()]];
-        }
-        if (base == kForbidden) continue;
-        std::fill(sums.begin(), sums.end(), base);
-        for (std::size_t m = 0; m < count && !rest.empty(); ++m) {
-          const std::size_t step = stride[m][last];
-          if (step == 0) continue;
-          const double* from = costs[m] + offset[m] + v * stride[m][rest.size()];
-          if (step == 1) {
-            for (std::size_t w = 0; w < width; ++w) sums[w] += from[w];
-          } else {
-            for (std::size_t w = 0; w < width; ++w) sums[w] += from[w * step];
-          }
-        }
-        for (std::size_t w = 0; w < width; ++w) out[w] = std::min(out[w], sums[w]);
-      }
-      for (std::size_t s = last; s-- > 0;) {
-        if (++at[s] < domain(rest[s])) {
-          for (std::size_t m = 0; m < count; ++m) offset[m] += stride[m][s];
-          break;
-        }
-        for (std::size_t m = 0; m < count; ++m)
-          offset[m] -= stride[m][s] * static_cast<std::size_t>(domain(rest[s]) - 1);
-        at[s] = 0;
-      }
-    }
+    made.costs.resize(size);
+    const std::vector<double> nothing(static_cast<std::size_t>(domain(variable)), 0);
+    const std::vector<double>& own = unary >= 0 ? problem_.table(unary).costs : nothing;
+    eliminate_variable(own.data(), own.size(), sizes, tables, made.costs.data());
     return problem_.add_table(std::move(made));
   }
 

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/cost_graph_solver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "search/solver/block.h"
+#include "search/solver/core.h"
+#include "search/solver/exact.h"
+#include "search/solver/prices.h"
+#include "search/solver/problem.h"
+#include "search/solver/worker.h"
+
+namespace meshplan {
+namespace {
+
+using namespace solver;
+
+constexpr double kRoundWork = 3e7;     ///< table entries of one worker in one round
+constexpr double kRoundSeconds = 0.2;  ///< instead, where the clock decides
+constexpr double kReserve = 0.12;      ///< seconds kept for evaluating the result
+constexpr int kStartGrowths = 60;
+constexpr double kCompleteTables = 1 << 24;
+constexpr double kTinyCore = 300;    ///< strategies; up to this, complete search comes first
+constexpr double kSmallCore = 3000;  ///< beyond, it is not tried
+constexpr int kMostBalances = 200;
+
+class Solver {
+ public:
+  Solver(const CostGraph& graph, const SolveOptions& options) : graph_(graph), options_(options) {
+    if (options.time_limit) {
+      const auto limit = std::chrono::duration_cast<Clock::duration>(
+          std::chrono::duration<double>(std::max(0.0, *options.time_limit - kReserve)));
+      end_ = options.start + limit;
+    }
+  }
+
+  CostGraphSolution run() {
+    reduce_graph();
+    if (!result_done_) {
+      core_ = std::make_unique<Core>(reduced_.problem);
+      search();
+    }
+    return finish();
+  }
+
+ private:
+  double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - options_.start).count();
+  }
+  bool over() const {
+    return (end_ && Clock::now() >= *end_) ||
+           (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed));
+  }
+  Budget unlimited() const {
+    return Budget(std::numeric_limits<double>::infinity(), end_, options_.stop);
+  }
+
+  void reduce_graph() {
+    const double before = seconds();
+    BackMap back;
+    Problem problem = to_problem(graph_, back);
+    reduced_ = reduce(std::move(problem), [this] { return over(); });
+    CostGraphSolution::Phases& phases = result_.phases;
+    phases.reduce_seconds = seconds() - before;
+    phases.free_nodes = reduced_.problem.nodes.size();
+    phases.free_edges = reduced_.problem.edges.size();
+    phases.moments = reduced_.problem.room.size();
+    if (reduced_.impossible) {
+      result_.status = CostGraphSolution::Status::kImpossible;
+      result_.no_allowed = reduced_.impossible->forbidden;
+      if (!result_.no_allowed) {
+        result_.least_usage = reduced_.impossible->least_usage;
+        result_.tightest_moment = reduced_.impossible->moment;
+      }
+      result_done_ = true;
+    }
+  }
+
+  // ---- the search on the core ----
+
+  void search() {
+    const Core& core = *core_;
+    for (std::uint64_t w = 0; w < worker_count(); ++w)
+      workers_.push_back(
+          std::make_unique<Worker>(core, options_.seed * 0x9E3779B97F4A7C15U + 1000003 * w + 1));
+    if (core.nodes() == 0) {
+      bound_ = core.constant();
+      submit({Labels(), core.constant(), core.usage_of(Labels())});
+      return;
+    }
+    if (core.moments() == 0 && solve_without_limit()) return;
+    prices_ = std::make_unique<Prices>(core);
+    Budget budget = unlimited();
+    if (!over()) start(budget);
+    if (shared_.elites.empty() && !over()) prove_impossible();
+    reduced_.problem = {};
+    if (result_done_ || over()) return;
+    if (static_cast<double>(core.strategies()) <= kTinyCore) {
+      Budget first(kRoundWork / 4, end_, options_.stop);
+      climb(first);
+      raise_bound(prices_->best_bound());
+      try_exact(kRoundWork);
+    }
+    if (!result_done_) rounds();
+  }
+
+  std::size_t worker_count() const {
+    // the number of workers is part of the result, the number of threads is not
+    return options_.time_limit ? std::max<std::size_t>(2, options_.threads) : 2;
+  }
+
+  void submit(Solution solution) {
+    if (shared_.elites.empty()) result_.phases.first_feasible_seconds = seconds();
+    const bool better = solution.cost < shared_.best_cost();
+    shared_.offer(solution);
+    if (better) report();
+  }
+
+  void report() {
+    if (!options_.progress) return;
+    CostGraphProgress progress;
+    progress.seconds = seconds();
+    if (!shared_.elites.empty()) progress.cost = shared_.best_cost();
+    if (std::isfinite(bound_)) progress.lower_bound = bound_;
+    options_.progress(progress);
+  }
+
+  void raise_bound(double bound) {
+    // costs are whole numbers
+    const double whole = std::ceil(bound - 1e-6);
+    if (whole > bound_) bound_ = whole;
+  }
+  bool proven() const { return bound_ >= shared_.best_cost(); }
+
+  /// Elimination of everything, where the tables allow it.
+  bool solve_without_limit() {
+    const Core& core = *core_;
+    std::vector<int> all(static_cast<std::size_t>(core.nodes()));
+    for (std::size_t v = 0; v < all.size(); ++v) all[v] = static_cast<int>(v);
+    BlockWorkspace workspace;
+    const BlockPlan plan(core, all, kCompleteTables, 0, workers_[0]->random(), workspace);
+    if (!plan.complete() || plan.work() > 16 * kCompleteTables) return false;
+    Labels labels(all.size(), 0);
+    plan.run(core, core.costs(), labels, workspace);
+    const double cost = core.cost_of(labels);
+    if (cost >= core.big() / 2) {
+      result_.no_allowed = true;
+      result_.status = CostGraphSolution::Status::kImpossible;
+      result_done_ = true;
+      return true;
+    }
+    bound_ = cost;
+    submit({labels, cost, core.usage_of(labels)});
+    return true;
+  }
+
+  /// Equal prices at all moments, raised until the labelling fits, then halved towards the edge.
+  void start(Budget& budget) {
+    const Core& core = *core_;
+    Worker& worker = *workers_[0];
+    Prices& prices = *prices_;
+    const auto moments = static_cast<std::size_t>(core.moments());
+    const auto attempt = [&](double price, int passes, bool repair) {
+      prices.set(std::vector<double>(moments, price));
+      for (int pass = 0; pass < passes && !budget.over(); ++pass) prices.bound();
+      if (budget.over()) return false;
+      raise_bound(prices.best_bound());
+      Labels labels = prices.labels();
+      worker.polish(prices.theta(), labels, budget);
+      std::vector<double> usage = core.usage_of(labels);
+      const double cost = core.cost_of(labels);
+      const bool allowed = cost < core.big() / 2;
+      if (allowed && core.fits(usage)) {
+        submit({std::move(labels), cost, std::move(usage)});
+        return true;
+      }
+      if (repair && allowed) {
+        if (auto solution = worker.repair(prices.prices(), std::move(labels), 20, budget))
+          submit(std::move(*solution));
+      }
+      return false;
+    };
+    if (attempt(0, 10, false) || budget.over()) return;
+    const std::vector<double> usage = core.usage_of(prices.labels());
+    double overflow = 0;
+    for (std::size_t t = 0; t < moments; ++t) overflow += std::max(0.0, usage[t] - core.room()[t]);
+    if (overflow == 0) return;
+    double price = 0.02 * std::max(1.0, std::abs(prices.best_bound())) / overflow;
+    double below = 0;
+    bool fits = false;
+    for (int growth = 0; growth < kStartGrowths && !fits && !budget.over(); ++growth) {
+      fits = attempt(price, 3, growth > 4);
+      if (fits) break;
+      if (!shared_.elites.empty() && growth > 8) break;
+      below = price;
+      price *= 3;
+    }
+    for (int i = 0; i < 3 && fits && below > 0 && !budget.over(); ++i) {
+      const double middle = std::sqrt(below * price);
+      if (attempt(middle, 3, true)) {
+        price = middle;
+      } else {
+        below = middle;
+      }
+    }
+    prices.set(std::vector<double>(moments, below > 0 ? below : price));
+  }
+
+  /// Moments that are exceeded count ever more (fictitious play). Whatever they count, no labelling
+  /// exceeds the limit by less than the least weighted excess over the sum of the weights.
+  void prove_impossible() {
+    Problem memory;
+    memory.nodes = reduced_.problem.nodes;
+    memory.edges = reduced_.problem.edges;
+    memory.room = reduced_.problem.room;
+    const auto to_memory = [](std::vector<double>& costs) {
+      for (double& cost : costs) cost = cost == kForbidden ? kForbidden : 0;
+    };
+    for (Problem::Node& node : memory.nodes) to_memory(node.costs);
+    for (Problem::Edge& edge : memory.edges) {
+      CostTable table = reduced_.problem.pool.table(edge.table);
+      to_memory(table.costs);
+      edge.table = memory.pool.add(table.rows, table.columns, table.costs);
+    }
+    const Core core(memory);
+    Prices prices(core);
+    std::vector<double> weights(static_cast<std::size_t>(core.moments()), 0);
+    std::size_t moment = 0;
+    Budget budget(4 * kRoundWork, end_, options_.stop);
+    for (int round = 1; round <= kMostBalances && !budget.over(); ++round) {
+      const std::vector<double> usage = core.usage_of(prices.labels());
+      double worst = -std::numeric_limits<double>::infinity();
+      for (std::size_t t = 0; t < usage.size(); ++t) {
+        const double excess = usage[t] - core.room()[t];
+        if (excess <= worst) continue;
+        worst = excess;
+        moment = t;
+      }
+      weights[moment] += 1;
+      prices.set(weights);
+      for (int pass = 0; pass < 4; ++pass) {
+        const double excess = prices.bound() / round;
+        budget.spend(prices.work());
+        if (excess <= 0) continue;
+        result_.status = CostGraphSolution::Status::kImpossible;
+        result_.least_usage = reduced_.problem.limit + std::ceil(excess - 1e-6);
+        result_.tightest_moment = reduced_.problem.when[moment];
+        result_done_ = true;
+        return;
+      }
+    }
+  }
+
+  /// Workers side by side, round by round.
+  void rounds() {
+    const bool timed = options_.time_limit.has_value();
+    for (std::int64_t round = 0; !over() && !proven(); ++round) {
+      if ((!timed || options_.iterations_given) && round >= options_.iterations) break;
+      ++result_.phases.rounds;
+      share_prices();
+      const double work = timed ? std::numeric_limits<double>::infinity() : kRoundWork;
+      const auto run_worker = [&](std::size_t w) {
+        std::optional<Clock::time_point> round_end = end_;
+        if (timed) {
+          const auto slice = std::chrono::duration<double>(kRoundSeconds);
+          round_end =
+              std::min(*end_, Clock::now() + std::chrono::duration_cast<Clock::duration>(slice));
+        }
+        Budget budget(work, round_end, options_.stop);
+        if (w == 0 && price_turn(round)) {
+          climb(budget);
+        } else {
+          workers_[w]->improve(shared_, budget);
+        }
+      };
+      run_side_by_side(run_worker);
+      for (const auto& worker : workers_) {
+        for (Solution& solution : worker->take_found()) submit(std::move(solution));
+      }
+      raise_bound(prices_->best_bound());
+      if (round == 4 || round == 16 || round == 64) {
+        try_exact(static_cast<double>(round) * kRoundWork);
+        if (result_done_) return;
+      }
+      report();
+    }
+  }
+
+  void share_prices() {
+    shared_.bound = prices_->best_bound();
+    shared_.prices = prices_->best_prices();
+  }
+
+  /// Whether the first worker works on the prices in this round.
+  bool price_turn(std::int64_t round) const {
+    if (shared_.elites.empty()) return true;
+    if (prices_->converged()) return false;
+    double done = 0;
+    if (end_) {
+      const double all = *options_.time_limit;
+      done = seconds() / all;
+    } else {
+      done = static_cast<double>(round) / static_cast<double>(options_.iterations);
+    }
+    return done < 0.5;
+  }
+
+  void climb(Budget& budget) {
+    Prices& prices = *prices_;
+    Worker& worker = *workers_[0];
+    do {
+      prices.bound();
+      const double best = shared_.best_cost();
+      const double level = prices.best_bound();
+      const double target =
+          std::isfinite(best) ? best : level + 0.05 * std::max(1.0, std::abs(level));
+      if (repair_work_ <= pass_work_) {
+        const double before = budget.spent();
+        if (auto solution = worker.repair(prices.prices(), prices.labels(), 12, budget))
+          worker.found(std::move(*solution));
+        repair_work_ += budget.spent() - before;
+      }
+      prices.climb(target);
+      ++price_steps_;
+      budget.spend(prices.work());
+      pass_work_ += prices.work();
+    } while (!budget.over() && !prices.converged());
+  }
+
+  template <class F>
+  void run_side_by_side(const F& run_worker) {
+    const std::size_t threads = std::clamp<std::size_t>(options_.threads, 1, workers_.size());
+    if (threads == 1) {
+      for (std::size_t w = 0; w < workers_.size(); ++w) run_worker(w);
+      return;
+    }
+    std::vector<std::thread> others;
+    for (std::size_t first = 1; first < threads; ++first) {
+      others.emplace_back([&, first] {
+        for (std::size_t w = first; w < workers_.size(); w += threads) run_worker(w);
+      });
+    }
+    for (std::size_t w = 0; w < workers_.size(); w += threads) run_worker(w);
+    for (std::thread& thread : others) thread.join();
+  }
+
+  /// Complete search with so much work, where the core is small.
+  void try_exact(double work) {
+    if (static_cast<double>(core_->strategies()) > kSmallCore || proven()) return;
+    Budget budget(work, end_, options_.stop);
+    prices_->set(prices_->best_prices());
+    const ExactOutcome outcome = search_all(*core_, *prices_, shared_.best_cost(), budget);
+    if (outcome.solution) submit(*outcome.solution);
+    if (!outcome.complete) return;
+    if (shared_.elites.empty()) {
+      result_.status = CostGraphSolution::Status::kImpossible;
+      result_done_ = true;
+    } else {
+      bound_ = shared_.best_cost();
+    }
+  }
+
+  // ---- the result ----
+
+  CostGraphSolution finish() {
+    CostGraphSolution::Phases& phases = result_.phases;
+    phases.search_seconds = seconds();
+    phases.price_steps = price_steps_;
+    for (const auto& worker : workers_) {
+      phases.blocks += worker->blocks();
+      phases.improvements += worker->improvements();
+    }
+    if (std::isfinite(bound_)) result_.lower_bound = static_cast<Int128>(bound_);
+    if (shared_.elites.empty()) return std::move(result_);
+    result_.assignment = reduced_.back.expand(shared_.elites.front().labels);
+    result_.assignment.resize(graph_.nodes.size());
+    result_.evaluation = evaluate(graph_, result_.assignment);
+    // the search's own sums are exact below 2^53; the evaluator has the last word
+    if (!result_.evaluation.feasible()) {
+      result_.assignment.clear();
+      return std::move(result_);
+    }
+    result_.status = CostGraphSolution::Status::kFeasible;
+    if (result_.lower_bound) {
+      result_.lower_bound = std::min(*result_.lower_bound, result_.evaluation.cost);
+      if (*result_.lower_bound == result_.evaluation.cost)
+        result_.status = CostGraphSolution::Status::kOptimal;
+      const double cost = static_cast<double>(result_.evaluation.cost);
+      if (cost != 0)
+        result_.gap =
+            static_cast<double>(result_.evaluation.cost - *result_.lower_bound) / std::abs(cost);
+    }
+    return std::move(result_);
+  }
+
+  const CostGraph& graph_;
+  const SolveOptions& options_;
+  std::optional<Clock::time_point> end_;
+  Reduced reduced_;
+  std::unique_ptr<Core> core_;
+  std::unique_ptr<Prices> prices_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  Shared shared_;
+  double bound_ = -std::numeric_limits<double>::infinity();
+  std::int64_t price_steps_ = 0;
+  double pass_work_ = 0;  ///< of message passing, and of making labellings fit
+  double repair_work_ = 0;
+  CostGraphSolution result_;
+  bool result_done_ = false;
+};
+
+}  // namespace
+
+CostGraphSolution solve_cost_graph(const CostGraph& graph, const SolveOptions& options) {
+  return Solver(graph, options).run();
+}
+
+}  // namespace meshplan

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prices: the Lagrangian relaxation of the memory limit. Every moment has a price per byte; the
+// least priced cost less prices times room is a lower bound on every assignment within the limit,
+// at any prices. The prices climb along a subgradient (the usage of the labelling that message
+// passing reads off, less the room), with Polyak's step towards the best known cost.
+#pragma once
+
+#include <vector>
+
+#include "search/solver/core.h"
+#include "search/solver/messages.h"
+
+namespace meshplan::solver {
+
+class Prices {
+ public:
+  explicit Prices(const Core& core);
+
+  /// Starts again from these prices.
+  void set(std::vector<double> prices);
+  /// One pass of messages at the present prices; returns the bound (with the core's constant, and a
+  /// margin for rounding).
+  double bound();
+  /// Moves the prices; `target` is the cost to aim at, or what is thought possible.
+  void climb(double target);
+
+  const std::vector<double>& prices() const { return prices_; }
+  const std::vector<double>& theta() const { return theta_; }
+  const Labels& labels() const { return labels_; }
+  double best_bound() const { return best_bound_; }
+  const std::vector<double>& best_prices() const { return best_prices_; }
+  /// The step has become too small to gain anything.
+  bool converged() const { return scale_ < 1e-3; }
+  Messages& messages() { return messages_; }
+  /// The direction of the next pass.
+  bool forward_next() const { return forward_; }
+  double work() const { return messages_.work() + 4 * static_cast<double>(core_.moments()); }
+
+ private:
+  const Core& core_;
+  Messages messages_;
+  bool forward_ = true;
+  std::vector<double> prices_;
+  std::vector<double> prefix_;
+  std::vector<double> theta_;
+  Labels labels_;
+  double last_bound_ = 0;
+  double best_bound_;
+  std::vector<double> best_prices_;
+  std::vector<double> direction_;
+  double scale_ = 1.0;
+  int since_better_ = 0;
+};
+
+}  // namespace meshplan::solver

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// Neighbourhood search: take a block of nodes, price memory at about what the best bound says,
+// solve the block exactly with all other nodes fixed, and take the result if it fits and costs no
+// more. Where it does not fit, the prices at the exceeded moments are raised, where it fits and
+// brings nothing, all prices are lowered, a few times.
+#include "search/solver/worker.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace meshplan::solver {
+namespace {
+
+constexpr double kFullPlanWork = 6e6;  ///< entries: 5 to 20 ms
+constexpr std::size_t kFullPlans = 6;
+constexpr int kAttempts = 6;
+constexpr double kLargestBlock = 1200;
+
+}  // namespace
+
+void Shared::offer(const Solution& solution) {
+  const std::size_t nodes = solution.labels.size();
+  const auto distance = [&](const Solution& other) {
+    std::size_t count = 0;
+    for (std::size_t v = 0; v < nodes; ++v)
+      count += solution.labels[v] != other.labels[v] ? 1U : 0U;
+    return count;
+  };
+  const std::size_t near = nodes / 200;
+  for (std::size_t i = 0; i < elites.size(); ++i) {
+    if (distance(elites[i]) > near) continue;
+    if (elites[i].cost <= solution.cost) return;
+    elites.erase(elites.begin() + static_cast<std::ptrdiff_t>(i));
+    break;
+  }
+  const auto place =
+      std::upper_bound(elites.begin(), elites.end(), solution, [](const auto& a, const auto& b) {
+        return a.cost < b.cost;
+      });
+  elites.insert(place, solution);
+  if (elites.size() > kMostElites) elites.pop_back();
+}
+
+Worker::Worker(const Core& core, std::uint64_t seed)
+    : core_(core),
+      random_(seed),
+      change_(static_cast<std::size_t>(core.moments()) + 1, 0),
+      inside_(static_cast<std::size_t>(core.nodes()), 0) {
+  theta_.resize(core.strategies());
+}
+
+std::vector<Solution> Worker::take_found() { return std::exchange(found_, {}); }
+
+void Worker::found(Solution solution) {
+  if (solution.cost < current_.cost) current_ = solution;
+  found_.push_back(std::move(solution));
+}
+
+const BlockPlan& Worker::full_plan(Budget& budget) {
+  if (plans_.size() == kFullPlans) return plans_[next_plan_++ % kFullPlans];
+  std::vector<int> all(static_cast<std::size_t>(core_.nodes()));
+  for (std::size_t v = 0; v < all.size(); ++v) all[v] = static_cast<int>(v);
+  while (true) {
+    BlockPlan plan(core_, all, plan_cap_, plans_.empty() ? 0 : 2, random_, workspace_);
+    budget.spend(plan.cost_to_make());
+    const bool large = plan.work() > 4 * kFullPlanWork && plan_cap_ > 64;
+    const bool small = plan.work() < kFullPlanWork / 8 && !plan.complete() && plan_cap_ < 1 << 22;
+    if (large) plan_cap_ /= 4;
+    if (small && plans_.empty()) plan_cap_ *= 4;
+    if ((large || (small && plans_.empty())) && !budget.over()) continue;
+    plans_.push_back(std::move(plan));
+    return plans_.back();
+  }
+}
+
+void Worker::polish(const std::vector<double>& theta, Labels& labels, Budget& budget) {
+  const BlockPlan& plan = full_plan(budget);
+  plan.run(core_, theta, labels, workspace_);
+  budget.spend(plan.work());
+}
+
+std::optional<Solution> Worker::repair(std::vector<double> prices,
+                                       Labels labels,
+                                       int most_rounds,
+                                       Budget& budget) {
+  std::vector<double> prefix;
+  std::vector<double> theta;
+  double mean = 0;
+  for (const double price : prices) mean += price;
+  mean /= static_cast<double>(std::max<std::size_t>(prices.size(), 1));
+  for (int round = 0; round < most_rounds && !budget.over(); ++round) {
+    prefix_sums(prices, prefix);
+    core_.price(prefix, theta);
+    polish(theta, labels, budget);
+    std::vector<double> usage = core_.usage_of(labels);
+    bool fits = true;
+    for (std::size_t t = 0; t < usage.size(); ++t) {
+      if (usage[t] <= core_.room()[t]) continue;
+      fits = false;
+      prices[t] = 1.3 * prices[t] + 0.03 * mean;
+    }
+    budget.spend(4 * static_cast<double>(usage.size() + core_.strategies()));
+    if (!fits) continue;
+    const double cost = core_.cost_of(labels);
+    if (cost >= core_.big() / 2) return std::nullopt;
+    return Solution{std::move(labels), cost, std::move(usage)};
+  }
+  return std::nullopt;
+}
+
+void Worker::choose_start(const Shared& shared) {
+  if (shared.elites.empty()) return;
+  const double best = shared.best_cost();
+  const bool stuck = since_better_ > 400;
+  if (current_.labels.empty() || current_.cost > best + 0.02 * std::abs(best)) {
+    current_ = shared.elites.front();
+    since_better_ = 0;
+  } else if (stuck) {
+    since_better_ = 0;
+    current_ = shared.elites[static_cast<std::size_t>(
+        random_.below(static_cast<int>(shared.elites.size())))];
+  }
+}
+
+void Worker::grow_region(std::vector<int>& block, std::size_t size) {
+  // `block` is the seed; inside_ marks what is in it
+  for (std::size_t done = 0; done < block.size() && block.size() < size;) {
+    // a random one of the nodes that are not finished
+    const std::size_t pick =
+        done + static_cast<std::size_t>(
+                   random_.below(static_cast<int>(std::min<std::size_t>(block.size() - done, 8))));
+    std::swap(block[done], block[pick]);
+    const auto links = core_.links(block[done++]);
+    const std::size_t count = links.size();
+    const std::size_t most = 24;  // of a hub only some
+    const std::size_t begin =
+        count > most ? static_cast<std::size_t>(random_.below(static_cast<int>(count))) : 0;
+    for (std::size_t i = 0; i < std::min(count, most) && block.size() < size; ++i) {
+      const int u = links[(begin + i) % count].node;
+      char& mark = inside_[static_cast<std::size_t>(u)];
+      if (mark != 0) continue;
+      mark = 1;
+      block.push_back(u);
+    }
+  }
+}
+
+std::vector<int> Worker::choose_block(const Shared& shared, int kind, int size) {
+  std::vector<int> block;
+  const auto add = [&](int v) {
+    char& mark = inside_[static_cast<std::size_t>(v)];
+    if (mark != 0) return;
+    mark = 1;
+    block.push_back(v);
+  };
+  const int nodes = core_.nodes();
+  const auto wanted = static_cast<std::size_t>(size);
+  if (kind == kTight && core_.moments() > 0) {
+    // of a few moments the one with the least room left
+    int moment = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 4; ++i) {
+      const int t = random_.below(core_.moments());
+      const auto at = static_cast<std::size_t>(t);
+      const double left = core_.room()[at] - current_.usage[at];
+      if (left < least) {
+        least = left;
+        moment = t;
+      }
+    }
+    std::vector<int> alive;
+    for (int v = 0; v < nodes; ++v) {
+      for (const Core::CoreUse& use : core_.uses(v)) {
+        if (use.begin > moment || use.end <= moment) continue;
+        alive.push_back(v);
+        break;
+      }
+    }
+    for (std::size_t i = 0; i < alive.size() && block.size() < (wanted + 1) / 2; ++i) {
+      const std::size_t j =
+          i + static_cast<std::size_t>(random_.below(static_cast<int>(alive.size() - i)));
+      std::swap(alive[i], alive[j]);
+      add(alive[i]);
+    }
+  } else if (kind == kDifference && shared.elites.size() > 1) {
+    const Solution& other = shared.elites[static_cast<std::size_t>(
+        random_.below(static_cast<int>(shared.elites.size())))];
+    std::vector<int> different;
+    for (int v = 0; v < nodes; ++v) {
+      if (other.labels[static_cast<std::size_t>(v)] != current_.labels[static_cast<std::size_t>(v)])
+        different.push_back(v);
+    }
+    const std::size_t most = std::max<std::size_t>(wanted, 200);
+    const std::size_t begin =
+        different.size() > most
+            ? static_cast<std::size_t>(random_.below(static_cast<int>(different.size() - most)))
+            : 0;
+    for (std::size_t i = begin; i < different.size() && block.size() < most; ++i) add(different[i]);
+    grow_region(block, block.size() + block.size() / 2);
+  } else if (kind == kWindow) {
+    const int begin = random_.below(std::max(1, nodes - size));
+    for (int v = begin; v < std::min(nodes, begin + size); ++v) add(v);
+  }
+  if (block.empty()) add(random_.below(nodes));
+  grow_region(block, wanted);
+  for (const int v : block) inside_[static_cast<std::size_t>(v)] = 0;
+  return block;
+}
+
+double Worker::local_cost(const std::vector<int>& block) const {
+  double sum = 0;
+  for (const int v : block) {
+    const auto own = static_cast<std::size_t>(current_.labels[static_cast<std::size_t>(v)]);
+    sum += core_.costs(v)[own];
+    for (const Core::Link& link : core_.links(v)) {
+      if (inside_[static_cast<std::size_t>(link.node)] != 0 && link.node < v) continue;
+      sum +=
+          link.rows[own * static_cast<std::size_t>(core_.size(link.node)) +
+                    static_cast<std::size_t>(current_.labels[static_cast<std::size_t>(link.node)])];
+    }
+  }
+  return sum;
+}
+
+void Worker::draw_prices(const Shared& shared) {
+  const std::size_t moments = shared.prices.size();
+  prices_ = shared.prices;
+  const double global = std::exp(0.8 * (random_.unit() - 0.6));
+  const int segments = 1 + random_.below(8);
+  double factor = global;
+  std::size_t next = 0;
+  for (std::size_t t = 0; t < moments; ++t) {
+    if (t == next) {
+      factor = global * std::exp(0.8 * (random_.unit() - 0.5));
+      next = t + 1 +
+             static_cast<std::size_t>(random_.unit() * 2 * static_cast<double>(moments) / segments);
+    }
+    prices_[t] *= factor;
+  }
+}
+
+bool Worker::change_fits(const std::vector<int>& block, const Labels& before) {
+  std::fill(change_.begin(), change_.end(), 0.0);
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    const int v = block[i];
+    const int now = current_.labels[static_cast<std::size_t>(v)];
+    if (now == before[i]) continue;
+    for (const Core::CoreUse& use : core_.uses(v)) {
+      const double more = use.usage[now] - use.usage[before[i]];
+      change_[static_cast<std::size_t>(use.begin)] += more;
+      change_[static_cast<std::size_t>(use.end)] -= more;
+    }
+  }
+  bool fits = true;
+  double sum = 0;
+  const std::size_t moments = current_.usage.size();
+  for (std::size_t t = 0; t < moments; ++t) {
+    sum += change_[t];
+    change_[t] = sum;
+    fits = fits && current_.usage[t] + sum <= core_.room()[t];
+  }
+  return fits;
+}
+
+void Worker::try_block(const Shared& shared, const std::vector<int>& block, Budget& budget) {
+  ++blocks_;
+  for (const int v : block) inside_[static_cast<std::size_t>(v)] = 1;
+  double cap = block.size() <= 64 ? 1 << 15 : 1 << 12;
+  std::optional<BlockPlan> plan;
+  while (true) {
+    plan.emplace(core_, block, cap, 1, random_, workspace_);
+    budget.spend(plan->cost_to_make());
+    if (plan->work() < 2e6 || cap <= 64) break;
+    cap /= 8;
+  }
+  draw_prices(shared);
+  const double moments = static_cast<double>(core_.moments());
+  double mean = 0;
+  for (const double price : shared.prices) mean += price;
+  if (moments > 0) mean /= moments;
+  Labels before;
+  for (const int v : block) before.push_back(current_.labels[static_cast<std::size_t>(v)]);
+  const double cost_before = local_cost(block);
+  bool was_infeasible = false;
+  for (int attempt = 0; attempt < kAttempts && !budget.over(); ++attempt) {
+    prefix_sums(prices_, prefix_);
+    for (const int v : block) core_.price_node(v, prefix_, theta_.data() + core_.first(v));
+    plan->run(core_, theta_, current_.labels, workspace_);
+    const bool fits = change_fits(block, before);
+    budget.spend(plan->work() + 3 * moments);
+    if (fits) {
+      const double gain = cost_before - local_cost(block);
+      bool changed = false;
+      for (std::size_t i = 0; i < block.size() && !changed; ++i)
+        changed = current_.labels[static_cast<std::size_t>(block[i])] != before[i];
+      if (changed && gain >= 0) {
+        for (std::size_t t = 0; t < current_.usage.size(); ++t) current_.usage[t] += change_[t];
+        current_.cost -= gain;
+        if (gain > 0) {
+          ++improvements_;
+          since_better_ = 0;
+        }
+        break;
+      }
+    }
+    for (std::size_t i = 0; i < block.size(); ++i)
+      current_.labels[static_cast<std::size_t>(block[i])] = before[i];
+    if (fits) {
+      if (was_infeasible) break;
+      for (double& price : prices_) price *= 0.6;
+    } else {
+      was_infeasible = true;
+      for (std::size_t t = 0; t < current_.usage.size(); ++t) {
+        if (current_.usage[t] + change_[t] > core_.room()[t])
+          prices_[t] = 1.6 * prices_[t] + 0.1 * mean;
+      }
+    }
+  }
+  for (const int v : block) inside_[static_cast<std::size_t>(v)] = 0;
+}
+
+void Worker::improve(const Shared& shared, Budget& budget) {
+  choose_start(shared);
+  if (current_.labels.empty() || core_.nodes() == 0) return;
+  const double before = current_.cost;
+  const double largest = std::min(kLargestBlock, static_cast<double>(core_.nodes()));
+  while (!budget.over()) {
+    const int kind = random_.below(kKinds);
+    const double size = 8 * std::exp(random_.unit() * std::log(std::max(1.0, largest / 8)));
+    const std::vector<int> block = choose_block(shared, kind, static_cast<int>(size));
+    budget.spend(8 * static_cast<double>(block.size()) + core_.nodes());
+    ++since_better_;
+    try_block(shared, block, budget);
+  }
+  if (current_.cost < before || before > shared.best_cost()) found_.push_back(current_);
+}
+
+}  // namespace meshplan::solver

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// The solver of cost graphs against trying everything, and against optima of other systems.
+#include "search/cost_graph_solver.h"
+
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "search/cost_graph_builder.h"
+#include "search/solver/core.h"
+#include "search/solver/exact.h"
+#include "search/solver/messages.h"
+#include "search/solver/prices.h"
+#include "search/solver/problem.h"
+#include "search/solver/worker.h"
+#include "support/catch.h"
+
+namespace meshplan {
+namespace {
+
+using test::BruteForce;
+using test::Random;
+using test::random_cost_graph;
+using test::RandomGraphOptions;
+using Status = CostGraphSolution::Status;
+
+SolveOptions quick() {
+  SolveOptions options;
+  options.iterations = 6;
+  return options;
+}
+
+/// Solves and holds every intermediate result against the known optimum.
+CostGraphSolution solve_watched(const CostGraph& graph,
+                                std::optional<std::int64_t> optimum,
+                                SolveOptions options = quick()) {
+  bool good = true;
+  options.progress = [&](const CostGraphProgress& progress) {
+    const double best = optimum ? static_cast<double>(*optimum) : 0;
+    if (progress.cost) good = good && optimum && *progress.cost >= best;
+    if (progress.lower_bound && optimum) good = good && *progress.lower_bound <= best;
+  };
+  CostGraphSolution solution = solve_cost_graph(graph, options);
+  CHECK(good);
+  return solution;
+}
+
+/// Limits from none over loose and tight to impossible.
+std::vector<std::optional<std::int64_t>> limits(const BruteForce& brute, Random& random) {
+  std::vector<std::optional<std::int64_t>> list = {std::nullopt};
+  if (brute.allowed().empty()) return {std::nullopt, 5};
+  const std::int64_t least = *brute.least_peak();
+  list.emplace_back(least);
+  if (least > 0) list.emplace_back(least - 1);
+  list.emplace_back(least + random.between(1, 8));
+  list.emplace_back(random.pick(brute.allowed()).peak);
+  return list;
+}
+
+void check_against_brute_force(const RandomGraphOptions& options, std::uint64_t first, int count) {
+  for (std::uint64_t seed = first; seed < first + static_cast<std::uint64_t>(count); ++seed) {
+    Random random(seed);
+    CostGraph graph = random_cost_graph(random, options);
+    const BruteForce brute(graph);
+    for (const auto limit : limits(brute, random)) {
+      graph.limit = limit;
+      INFO("seed " << seed << ", limit " << (limit ? std::to_string(*limit) : "none"));
+      const auto optimum = brute.least_cost(limit);
+      const CostGraphSolution solution = solve_watched(graph, optimum);
+      if (!optimum) {
+        REQUIRE(solution.status == Status::kImpossible);
+        CHECK(solution.no_allowed == brute.allowed().empty());
+        if (solution.least_usage) {
+          // a certificate: more than the limit, and no more than what the best can do
+          CHECK(*solution.least_usage > static_cast<double>(*limit));
+          CHECK(*solution.least_usage <= static_cast<double>(*brute.least_peak()));
+        }
+        continue;
+      }
+      REQUIRE(solution.status == Status::kOptimal);
+      CHECK(solution.evaluation.feasible());
+      CHECK(solution.evaluation.cost == *optimum);
+      CHECK(*solution.lower_bound == *optimum);
+      CHECK(solution.gap == 0);
+      const CostGraphEvaluation again = evaluate(graph, solution.assignment);
+      CHECK(again.cost == *optimum);
+      CHECK((!limit || again.peak_usage <= *limit));
+    }
+  }
+}
+
+TEST_CASE(
+    "random graphs with loops, parallel edges and forbidden pairs are solved to the optimum") {
+  check_against_brute_force({}, 1, 120);
+}
+
+TEST_CASE("random trees are solved to the optimum") {
+  RandomGraphOptions options;
+  options.tree = true;
+  options.most_nodes = 8;
+  options.most_strategies = 3;
+  check_against_brute_force(options, 1000, 60);
+}
+
+TEST_CASE("memory on edges counts as much as memory of nodes") {
+  RandomGraphOptions options;
+  options.edge_use_percent = 60;
+  options.most_nodes = 5;
+  options.most_strategies = 3;
+  check_against_brute_force(options, 2000, 60);
+}
+
+TEST_CASE("graphs with few forbidden pairs keep their loops and are solved to the optimum") {
+  RandomGraphOptions options;
+  options.forbidden_percent = 2;
+  options.edge_percent = 70;
+  options.most_nodes = 6;
+  check_against_brute_force(options, 3000, 60);
+}
+
+TEST_CASE("reductions keep the optimum, and what they leave expands to it") {
+  const auto never = [] { return false; };
+  int smaller = 0;
+  for (std::uint64_t seed = 1; seed <= 250; ++seed) {
+    Random random(seed);
+    RandomGraphOptions options;
+    options.edge_use_percent = seed % 3 == 0 ? 30 : 0;
+    options.most_strategies = 3;
+    CostGraph graph = random_cost_graph(random, options);
+    const BruteForce brute(graph);
+    for (const auto limit : limits(brute, random)) {
+      graph.limit = limit;
+      INFO("seed " << seed << ", limit " << (limit ? std::to_string(*limit) : "none"));
+      const auto optimum = brute.least_cost(limit);
+      solver::BackMap back;
+      solver::Reduced reduced = reduce(solver::to_problem(graph, back), never);
+      if (reduced.impossible) {
+        CHECK(!optimum);
+        continue;
+      }
+      // everything that is left, by brute force
+      const solver::Core core(reduced.problem);
+      if (core.nodes() < static_cast<int>(graph.nodes.size())) ++smaller;
+      std::optional<double> best;
+      solver::Labels labels(static_cast<std::size_t>(core.nodes()), 0);
+      while (true) {
+        const double cost = core.cost_of(labels);
+        if (cost < core.big() / 2 && core.fits(core.usage_of(labels))) {
+          std::vector<int> assignment = reduced.back.expand(labels);
+          assignment.resize(graph.nodes.size());
+          const CostGraphEvaluation evaluation = evaluate(graph, assignment);
+          CHECK(evaluation.feasible());
+          CHECK(static_cast<double>(evaluation.cost) == cost);
+          best = std::min(best.value_or(cost), cost);
+        }
+        std::size_t v = 0;
+        while (v < labels.size() && ++labels[v] == core.size(static_cast<int>(v))) labels[v++] = 0;
+        if (v == labels.size()) break;
+      }
+      REQUIRE(best.has_value() == optimum.has_value());
+      if (best) CHECK(*best == static_cast<double>(*optimum));
+    }
+  }
+  CHECK(smaller > 500);
+}
+
+TEST_CASE("every bound at any prices stays below the optimum, every repaired labelling above it") {
+  const auto never = [] { return false; };
+  int bounds = 0;
+  int repaired = 0;
+  for (std::uint64_t seed = 1; seed <= 80; ++seed) {
+    Random random(seed);
+    RandomGraphOptions options;
+    options.forbidden_percent = 4;
+    options.edge_percent = 60;
+    options.most_nodes = 6;
+    CostGraph graph = random_cost_graph(random, options);
+    const BruteForce brute(graph);
+    if (brute.allowed().empty()) continue;
+    graph.limit = *brute.least_peak() + random.between(0, 4);
+    const double optimum = static_cast<double>(*brute.least_cost(graph.limit));
+    INFO("seed " << seed);
+    solver::BackMap back;
+    const solver::Reduced reduced = reduce(solver::to_problem(graph, back), never);
+    REQUIRE(!reduced.impossible);
+    const solver::Core core(reduced.problem);
+    solver::Prices prices(core);
+    solver::Worker worker(core, seed);
+    solver::Budget budget(1e12, std::nullopt, nullptr);
+    for (int step = 0; step < 60; ++step) {
+      if (step % 20 == 10) {  // anything at all
+        std::vector<double> any(static_cast<std::size_t>(core.moments()));
+        for (double& price : any) price = static_cast<double>(random.between(0, 30)) / 7;
+        prices.set(any);
+      }
+      REQUIRE(prices.bound() <= optimum);
+      ++bounds;
+      if (step % 10 == 0) {
+        const auto solution = worker.repair(prices.prices(), prices.labels(), 20, budget);
+        if (solution) {
+          ++repaired;
+          REQUIRE(solution->cost >= optimum);
+          CHECK(core.fits(solution->usage));
+          CHECK(core.cost_of(solution->labels) == solution->cost);
+        }
+      }
+      prices.climb(optimum);
+    }
+    const auto outcome =
+        solver::search_all(core, prices, std::numeric_limits<double>::infinity(), budget);
+    REQUIRE(outcome.complete);
+    REQUIRE(outcome.solution.has_value());
+    CHECK(outcome.solution->cost == optimum);
+  }
+  CHECK(bounds > 3000);
+  CHECK(repaired > 100);
+}
+
+TEST_CASE("a block is minimised exactly with everything else fixed") {
+  const auto never = [] { return false; };
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Random random(seed);
+    RandomGraphOptions options;
+    options.forbidden_percent = 3;
+    options.edge_percent = 60;
+    options.single_percent = 0;
+    CostGraph graph = random_cost_graph(random, options);
+    solver::BackMap back;
+    const solver::Reduced reduced = reduce(solver::to_problem(graph, back), never);
+    if (reduced.impossible) continue;
+    // the problem as it was: reductions would leave little without a limit
+    const solver::Core core(solver::to_problem(graph, back));
+    std::vector<int> block;
+    solver::Labels labels;
+    for (int v = 0; v < core.nodes(); ++v) {
+      labels.push_back(static_cast<int>(random.below(static_cast<std::size_t>(core.size(v)))));
+      if (random.chance(60)) block.push_back(v);
+    }
+    if (block.empty()) continue;
+    double best = core.cost_of(labels);
+    solver::Labels other = labels;
+    for (const int v : block) other[static_cast<std::size_t>(v)] = 0;
+    while (true) {
+      best = std::min(best, core.cost_of(other));
+      std::size_t i = 0;
+      while (i < block.size() && ++other[static_cast<std::size_t>(block[i])] == core.size(block[i]))
+        other[static_cast<std::size_t>(block[i++])] = 0;
+      if (i == block.size()) break;
+    }
+    INFO("seed " << seed);
+    for (const double cap : {1e6, 4.0}) {  // with small tables nodes are frozen
+      solver::BlockWorkspace workspace;
+      solver::RandomBits bits(seed);
+      const solver::BlockPlan plan(core, block, cap, 1, bits, workspace);
+      solver::Labels found = labels;
+      plan.run(core, core.costs(), found, workspace);
+      for (int v = 0; v < core.nodes(); ++v) {
+        if (std::find(block.begin(), block.end(), v) == block.end())
+          CHECK(found[static_cast<std::size_t>(v)] == labels[static_cast<std::size_t>(v)]);
+      }
+      CHECK(core.cost_of(found) <= core.cost_of(labels));
+      CHECK(core.cost_of(found) >= best);
+      if (plan.complete()) CHECK(core.cost_of(found) == best);
+      if (cap > 1000) CHECK(plan.complete());
+    }
+  }
+}
+
+/// A chain of layers with skips over several, whose memory limit binds: too large to try
+/// everything.
+CostGraph layered_graph(std::uint64_t seed, int nodes) {
+  Random random(seed);
+  CostGraph graph;
+  graph.contest = true;
+  std::vector<std::int64_t> least;
+  for (int v = 0; v < nodes; ++v) {
+    std::vector<std::int64_t> costs;
+    std::vector<std::int64_t> usage;
+    for (int s = 0; s < 4; ++s) {
+      costs.push_back(random.between(0, 100));
+      usage.push_back(random.between(1, 100));
+    }
+    graph.nodes.push_back(
+        {graph.pool.add(costs), {{v, v + random.between(2, 12), graph.pool.add(usage)}}});
+  }
+  const auto link = [&](int a, int b) {
+    std::vector<std::int64_t> costs;
+    for (int i = 0; i < 16; ++i) costs.push_back(i % 5 == 0 ? 0 : random.between(0, 200));
+    graph.edges.push_back({a, b, graph.pool.add(costs), {}});
+  };
+  for (int v = 1; v < nodes; ++v) {
+    link(v - 1, v);
+    if (v >= 5 && random.chance(50)) link(v - 5, v);
+  }
+  graph.limit = 400;
+  return graph;
+}
+
+TEST_CASE("the result depends on the seed and the work alone, not on the number of threads") {
+  const CostGraph graph = layered_graph(7, 120);
+  std::set<CostGraphAssignment> different;
+  for (const std::uint64_t seed : {0U, 1U}) {
+    std::optional<CostGraphSolution> first;
+    for (const unsigned threads : {1U, 2U, 5U}) {
+      SolveOptions options;
+      options.iterations = 2;
+      options.seed = seed;
+      options.threads = threads;
+      const CostGraphSolution solution = solve_cost_graph(graph, options);
+      REQUIRE((solution.status == Status::kFeasible || solution.status == Status::kOptimal));
+      CHECK(*solution.lower_bound <= solution.evaluation.cost);
+      if (!first) first = solution;
+      CHECK(solution.assignment == first->assignment);
+      CHECK(solution.lower_bound == first->lower_bound);
+      CHECK(solution.phases.blocks == first->phases.blocks);
+      CHECK(solution.phases.price_steps == first->phases.price_steps);
+    }
+  }
+}
+
+TEST_CASE("a time limit is kept, and whatever was found is within the limit") {
+  const CostGraph graph = layered_graph(3, 400);
+  SolveOptions options;
+  options.time_limit = 1.0;
+  options.threads = 2;
+  options.start = SolveOptions::Clock::now();
+  const CostGraphSolution solution = solve_cost_graph(graph, options);
+  const double seconds =
+      std::chrono::duration<double>(SolveOptions::Clock::now() - options.start).count();
+  CHECK(seconds < 20);  // of a machine that may be busy; one second over at most is the promise
+  CHECK(solution.status != Status::kImpossible);
+  if (solution.status != Status::kNothing) CHECK(solution.evaluation.feasible());
+}
+
+TEST_CASE("a stopped search returns what it has") {
+  const CostGraph graph = layered_graph(3, 60);
+  const std::atomic<bool> stop{true};
+  SolveOptions options;
+  options.stop = &stop;
+  CHECK(solve_cost_graph(graph, options).status == Status::kNothing);
+}
+
+TEST_CASE("costs and usages near 64 bits are added up in 128") {
+  CostGraph graph;
+  graph.contest = true;
+  const std::int64_t huge = 900'000'000'000'000'000;
+  const std::int64_t wide = 9'000'000'000'000'000'000;
+  for (int v = 0; v < 30; ++v) {
+    graph.nodes.push_back({graph.pool.add(std::vector<std::int64_t>{huge, huge}),
+                           {{0, 5, graph.pool.add(std::vector<std::int64_t>{wide, wide})}}});
+  }
+  const CostGraphAssignment assignment(30, 1);
+  const CostGraphEvaluation evaluation = evaluate(graph, assignment);
+  CHECK(to_string(evaluation.cost) == "27000000000000000000");
+  CHECK(to_string(evaluation.peak_usage) == "270000000000000000000");
+  CHECK(evaluation.feasible());
+  CHECK(solve_watched(graph, std::nullopt, quick()).status == Status::kOptimal);
+}
+
+TEST_CASE("a graph without nodes has the empty assignment") {
+  CostGraph graph;
+  graph.limit = 0;
+  const CostGraphSolution solution = solve_cost_graph(graph, quick());
+  CHECK(solution.status == Status::kOptimal);
+  CHECK(solution.evaluation.cost == 0);
+}
+
+TEST_CASE("optima and evaluations of other systems are reproduced") {
+  std::ifstream file(MESHPLAN_TEST_DATA "/cost_graph_cases.json");
+  const nlohmann::json cases = nlohmann::json::parse(file);
+  CHECK(cases["cases"].size() == 19);
+  for (const nlohmann::json& entry : cases["skipped"]) CHECK(!entry["reason"].empty());
+  for (const nlohmann::json& entry : cases["cases"]) {
+    INFO(entry["id"].get<std::string>());
+    const auto graph = parse_cost_graph(entry["graph"].dump(), "case");
+    REQUIRE(graph.has_value());
+    if (entry.contains("solve")) {
+      const nlohmann::json& expected = entry["solve"];
+      const CostGraphSolution solution = solve_cost_graph(*graph, quick());
+      REQUIRE(solution.status == Status::kOptimal);
+      const double cost = static_cast<double>(solution.evaluation.cost) * graph->unit;
+      if (expected.contains("cost"))
+        CHECK(cost == Approx(expected["cost"].get<double>()).epsilon(1e-9));
+      if (expected.contains("cost_above")) {
+        // proven: nothing costs as little as that
+        CHECK(static_cast<double>(*solution.lower_bound) > expected["cost_above"].get<double>());
+      }
+      if (expected.contains("assignment"))
+        CHECK(solution.assignment == expected["assignment"].get<std::vector<int>>());
+    }
+    if (!entry.contains("check")) continue;
+    for (const nlohmann::json& check : entry["check"]) {
+      const auto assignment = parse_assignment(check["assignment"].dump(), "case", *graph);
+      if (check.contains("rejected")) {
+        CHECK(!assignment.has_value());
+        continue;
+      }
+      REQUIRE(assignment.has_value());
+      const CostGraphEvaluation evaluation = evaluate(*graph, *assignment);
+      CHECK(evaluation.feasible() == check["feasible"].get<bool>());
+      if (check.contains("cost")) CHECK(evaluation.cost == check["cost"].get<std::int64_t>());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshplan
