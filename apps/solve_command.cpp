@@ -36,7 +36,7 @@ struct SolveCommandOptions {
 std::atomic<bool> interrupted{false};
 extern "C" void interrupt(int /*signal*/) { interrupted.store(true); }
 
-constexpr double kExactInDouble = 9007199254740992.0;  // 2^53
+constexpr std::int64_t kExactInDouble = std::int64_t{1} << 53;
 
 /// A cost as people read it: a whole number, or seconds in our own format.
 std::string cost_text(const CostGraph& graph, Int128 cost) {
@@ -60,7 +60,7 @@ void write_whole(JsonWriter& writer, const std::string& name, Int128 value) {
   } else {
     writer.member(name, static_cast<double>(value));
   }
-  if (std::abs(static_cast<double>(value)) > kExactInDouble)
+  if (value > kExactInDouble || value < -kExactInDouble)
     writer.member(name + "_text", to_string(value));
 }
 

@@ -232,7 +232,10 @@ class Scanner {
   }
   bool open(char c, const char* what) {
     if (peek() != c) return wrong_kind(what);
-    if (path_.size() >= kDeepest) return fail_here(ErrorCode::kInput, "nested too deeply");
+    if (path_.size() >= kDeepest) {
+      path_.clear();
+      return fail_here(ErrorCode::kInput, "nested too deeply");
+    }
     ++at_;
     path_.emplace_back();
     return true;
@@ -905,7 +908,7 @@ class Reader {
 Source text_source(std::string_view text) {
   return [text](char* to, std::size_t size) mutable -> Result<std::size_t> {
     const std::size_t count = std::min(size, text.size());
-    std::memcpy(to, text.data(), count);
+    if (count > 0) std::memcpy(to, text.data(), count);
     text.remove_prefix(count);
     return count;
   };

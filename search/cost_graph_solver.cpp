@@ -86,6 +86,8 @@ class Solver {
 
   void search() {
     const Core& core = *core_;
+    cost_tolerance_ = reduced_.problem.cost_tolerance;
+    usage_tolerance_ = reduced_.problem.usage_tolerance;
     for (std::uint64_t w = 0; w < worker_count(); ++w)
       workers_.push_back(
           std::make_unique<Worker>(core, options_.seed * 0x9E3779B97F4A7C15U + 1000003 * w + 1));
@@ -186,24 +188,23 @@ class Solver {
       }
       return false;
     };
-    if (attempt(0, 10, false) || budget.over()) return;
+    if (attempt(0, 4, false) || budget.over()) return;
     const std::vector<double> usage = core.usage_of(prices.labels());
     double overflow = 0;
     for (std::size_t t = 0; t < moments; ++t) overflow += std::max(0.0, usage[t] - core.room()[t]);
     if (overflow == 0) return;
-    double price = 0.02 * std::max(1.0, std::abs(prices.best_bound())) / overflow;
+    double price = 0.5 * std::max(1.0, std::abs(prices.best_bound())) / overflow;
     double below = 0;
     bool fits = false;
-    for (int growth = 0; growth < kStartGrowths && !fits && !budget.over(); ++growth) {
-      fits = attempt(price, 3, growth > 4);
-      if (fits) break;
-      if (!shared_.elites.empty() && growth > 8) break;
+    for (int growth = 0; growth < kStartGrowths && !budget.over(); ++growth) {
+      fits = attempt(price, 2, growth >= 6);
+      if (fits || !shared_.elites.empty()) break;
       below = price;
-      price *= 3;
+      price *= 4;
     }
-    for (int i = 0; i < 3 && fits && below > 0 && !budget.over(); ++i) {
+    for (int i = 0; i < 2 && fits && below > 0 && !budget.over(); ++i) {
       const double middle = std::sqrt(below * price);
-      if (attempt(middle, 3, true)) {
+      if (attempt(middle, 2, true)) {
         price = middle;
       } else {
         below = middle;
@@ -230,6 +231,8 @@ class Solver {
     }
     const Core core(memory);
     Prices prices(core);
+    if (core.moments() == 0) return;
+    prices.bound();
     std::vector<double> weights(static_cast<std::size_t>(core.moments()), 0);
     std::size_t moment = 0;
     Budget budget(4 * kRoundWork, end_, options_.stop);
@@ -247,7 +250,7 @@ class Solver {
       for (int pass = 0; pass < 4; ++pass) {
         const double excess = prices.bound() / round;
         budget.spend(prices.work());
-        if (excess <= 0) continue;
+        if (excess <= reduced_.problem.usage_tolerance) continue;
         result_.status = CostGraphSolution::Status::kImpossible;
         result_.least_usage = reduced_.problem.limit + std::ceil(excess - 1e-6);
         result_.tightest_moment = reduced_.problem.when[moment];
@@ -359,6 +362,7 @@ class Solver {
     if (outcome.solution) submit(*outcome.solution);
     if (!outcome.complete) return;
     if (shared_.elites.empty()) {
+      if (usage_tolerance_ > 0) return;
       result_.status = CostGraphSolution::Status::kImpossible;
       result_done_ = true;
     } else {
@@ -376,7 +380,8 @@ class Solver {
       phases.blocks += worker->blocks();
       phases.improvements += worker->improvements();
     }
-    if (std::isfinite(bound_)) result_.lower_bound = static_cast<Int128>(bound_);
+    if (std::isfinite(bound_))
+      result_.lower_bound = static_cast<Int128>(std::floor(bound_ - cost_tolerance_));
     if (shared_.elites.empty()) return std::move(result_);
     result_.assignment = reduced_.back.expand(shared_.elites.front().labels);
     result_.assignment.resize(graph_.nodes.size());
@@ -408,6 +413,8 @@ class Solver {
   std::vector<std::unique_ptr<Worker>> workers_;
   Shared shared_;
   double bound_ = -std::numeric_limits<double>::infinity();
+  double cost_tolerance_ = 0;
+  double usage_tolerance_ = 0;
   std::int64_t price_steps_ = 0;
   double pass_work_ = 0;  ///< of message passing, and of making labellings fit
   double repair_work_ = 0;

@@ -42,6 +42,7 @@ void BlockPlan::order_nodes(const Core& core,
       if (u >= 0) around[i].push_back(u);
     }
     std::sort(around[i].begin(), around[i].end());
+    around[i].erase(std::unique(around[i].begin(), around[i].end()), around[i].end());
     made_ += 4 + static_cast<double>(around[i].size());
   }
   const auto table_width = [&](std::size_t i) {

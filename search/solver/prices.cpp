@@ -10,8 +10,8 @@ namespace meshplan::solver {
 namespace {
 
 constexpr double kMomentum = 0.5;
-constexpr int kPatience = 12;  ///< steps without a better bound before they get smaller
-constexpr double kShrink = 0.75;
+constexpr int kPatience = 16;  ///< steps without a better bound before they get smaller
+constexpr double kShrink = 0.7;
 constexpr double kRounding = 1e-11;  ///< relative, of all that is added up
 
 }  // namespace
@@ -60,6 +60,9 @@ void Prices::climb(double target) {
   if (since_better_ >= kPatience) {
     scale_ *= kShrink;
     since_better_ = 0;
+    prices_ = best_prices_;  // wherever the steps led, it is worse
+    std::fill(direction_.begin(), direction_.end(), 0.0);
+    return;
   }
   if (norm == 0) return;
   const double step = scale_ * std::max(target - last_bound_, 1e-6 * std::abs(target)) / norm;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -102,6 +103,32 @@ class Moments {
   std::vector<std::int64_t> when_;
 };
 
+/// The largest sums that can come up, and what of them may be lost to rounding.
+void set_tolerances(Problem& problem) {
+  const auto largest = [](const std::vector<double>& numbers) {
+    double most = 0;
+    for (const double number : numbers) {
+      if (number != kForbidden) most = std::max(most, std::abs(number));
+    }
+    return most;
+  };
+  double costs = 0;
+  double usages = 0;
+  for (const Problem::Node& node : problem.nodes) {
+    costs += largest(node.costs);
+    for (const Use& use : node.uses) usages += largest(use.usage);
+  }
+  std::vector<double> of_table;
+  for (int t = 0; t < problem.pool.size(); ++t)
+    of_table.push_back(largest(problem.pool.table(t).costs));
+  for (const Problem::Edge& edge : problem.edges)
+    costs += of_table[static_cast<std::size_t>(edge.table)];
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  constexpr double kRounding = 1e-11;
+  if (costs >= kExact) problem.cost_tolerance = kRounding * costs;
+  if (usages >= kExact) problem.usage_tolerance = kRounding * usages;
+}
+
 }  // namespace
 
 Problem to_problem(const CostGraph& graph, BackMap& back) {
@@ -192,6 +219,7 @@ Problem to_problem(const CostGraph& graph, BackMap& back) {
     problem.edges.push_back({edge.from, edge.to, entry->second});
   }
   back = BackMap(problem.nodes.size());
+  set_tolerances(problem);
   return problem;
 }
 

@@ -64,6 +64,9 @@ struct Problem {
   std::vector<double> room;        ///< per moment: the limit less what is used in any case
   std::vector<std::int64_t> when;  ///< per moment, as in the document
   double limit = 0;                ///< infinity: none
+  /// What rounding may amount to; 0 where all sums are below 2^53, so that they are exact.
+  double cost_tolerance = 0;
+  double usage_tolerance = 0;
 };
 
 /// How the choices of a reduced problem become those of the graph. Strategies keep their numbers.

@@ -37,6 +37,8 @@ class Reducer {
         room_(std::move(problem.room)),
         when_(std::move(problem.when)),
         limit_(problem.limit),
+        cost_tolerance_(problem.cost_tolerance),
+        usage_tolerance_(problem.usage_tolerance),
         fixed_(room_.size() + 1, 0),
         back_(problem.nodes.size()),
         stop_(stop) {
@@ -559,7 +561,8 @@ class Reducer {
   /// Nothing fits where more than the limit is used in any case.
   void check_room() {
     for (std::size_t t = 0; t < room_.size(); ++t) {
-      if (room_[t] < 0 && (!impossible_ || limit_ - room_[t] > impossible_->least_usage))
+      if (room_[t] < -usage_tolerance_ &&
+          (!impossible_ || limit_ - room_[t] > impossible_->least_usage))
         impossible_ = Impossible{false, limit_ - room_[t], when_[t]};
     }
   }
@@ -624,6 +627,8 @@ class Reducer {
     Problem& made = result.problem;
     made.constant = constant_;
     made.limit = limit_;
+    made.cost_tolerance = cost_tolerance_;
+    made.usage_tolerance = usage_tolerance_;
     if (!impossible_) {
       made.room = room_;
       made.when = when_;
@@ -658,6 +663,8 @@ class Reducer {
   std::vector<double> room_;
   std::vector<std::int64_t> when_;
   double limit_;
+  double cost_tolerance_;
+  double usage_tolerance_;
   std::vector<double> fixed_;  ///< changes of the usage that is there in any case, not yet in room_
   BackMap back_;
   const std::function<bool()>& stop_;

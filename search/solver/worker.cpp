@@ -57,7 +57,10 @@ void Worker::found(Solution solution) {
 }
 
 const BlockPlan& Worker::full_plan(Budget& budget) {
-  if (plans_.size() == kFullPlans) return plans_[next_plan_++ % kFullPlans];
+  // a new plan when the known ones have been used often enough to pay for it
+  ++runs_;
+  if (plans_.size() == kFullPlans || (!plans_.empty() && runs_ < 12 * plans_.size()))
+    return plans_[next_plan_++ % plans_.size()];
   std::vector<int> all(static_cast<std::size_t>(core_.nodes()));
   for (std::size_t v = 0; v < all.size(); ++v) all[v] = static_cast<int>(v);
   while (true) {

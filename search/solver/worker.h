@@ -105,6 +105,7 @@ class Worker {
   std::vector<BlockPlan> plans_;
   double plan_cap_ = 1 << 14;
   std::size_t next_plan_ = 0;
+  std::size_t runs_ = 0;  ///< of full plans
   Solution current_;
   std::vector<Solution> found_;
   std::vector<double> prices_;  ///< of the block at hand

@@ -15,7 +15,7 @@
 
 namespace meshplan::test {
 
-struct RandomGraphOptions {
+struct RandomCostGraphOptions {
   int most_nodes = 7;
   int most_strategies = 4;
   int edge_percent = 40;
@@ -27,7 +27,7 @@ struct RandomGraphOptions {
 };
 
 /// A graph without limit.
-inline CostGraph random_cost_graph(Random& random, const RandomGraphOptions& options) {
+inline CostGraph random_cost_graph(Random& random, const RandomCostGraphOptions& options) {
   CostGraph graph;
   graph.contest = true;
   const auto cost = [&](std::int64_t most) {
@@ -95,9 +95,9 @@ inline CostGraph random_cost_graph(Random& random, const RandomGraphOptions& opt
 }
 
 /// Every assignment's cost and peak usage, counted moment by moment.
-class BruteForce {
+class EveryAssignment {
  public:
-  explicit BruteForce(const CostGraph& graph) : graph_(graph) {
+  explicit EveryAssignment(const CostGraph& graph) : graph_(graph) {
     for (const CostGraph::Node& node : graph.nodes) note(node.uses);
     for (const CostGraph::Edge& edge : graph.edges) note(edge.uses);
     CostGraphAssignment assignment(graph.nodes.size(), 0);

@@ -208,7 +208,7 @@ TEST_CASE("what is no JSON is refused with its place") {
        ErrorCode::kInput,
        "/problem/name",
        "second half"},
-      {replaced(kContest, "[15]", "[15"), ErrorCode::kInput, "/problem/nodes/costs/0/1", "\"]\""},
+      {replaced(kContest, "[15]", "[15}"), ErrorCode::kInput, "/problem/nodes/costs/0/0", "\"]\""},
       {replaced(kContest, "[15]", "[15 16]"),
        ErrorCode::kInput,
        "/problem/nodes/costs/0/0",
