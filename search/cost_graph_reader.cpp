@@ -10,14 +10,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <system_error>
 #include <utility>
 
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "graph/json.h"
@@ -547,10 +546,10 @@ class Reader {
     if (text.rfind(kKind, 0) != 0)
       return scan_.fail_here(
           text.rfind("meshplan.cost_graph/", 0) == 0 ? ErrorCode::kUnsupported : ErrorCode::kValue,
-          "expected \"meshplan.cost_graph/1.0\", found " + quoted(text));
+          "expected \"meshplan.cost_graph/1.0\", found " + meshplan::quoted(text));
     if (text != "meshplan.cost_graph/1.0")
       return scan_.fail_here(ErrorCode::kUnsupported,
-                             quoted(text) + " is newer than this program, which reads 1.0");
+                             meshplan::quoted(text) + " is newer than this program, which reads 1.0");
     return true;
   }
 
@@ -923,11 +922,11 @@ Result<CostGraph> parse_cost_graph(std::string_view text, const std::string& fil
 Result<CostGraph> read_cost_graph(const std::string& path) {
   const std::string name = path == "-" ? "standard input" : path;
   if (path.empty()) return fail(ErrorCode::kInput, "\"\"", "expected the name of a file");
-  struct stat status {};
-  if (path != "-" && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+  std::error_code ignored;
+  if (path != "-" && std::filesystem::is_directory(path, ignored))
     return fail(ErrorCode::kInput, name, "is a folder, expected a file");
   errno = 0;
-  gzFile file = path == "-" ? gzdopen(::dup(STDIN_FILENO), "rb") : gzopen(path.c_str(), "rb");
+  gzFile file = path == "-" ? gzdopen(0, "rb") : gzopen(path.c_str(), "rb");
   const auto system_message = [] {
     return errno != 0 ? std::generic_category().message(errno) : std::string("out of memory");
   };
