@@ -228,8 +228,7 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
     request.constraints = std::move(*constraints);
   }
   if (!request.mesh_is_given) {
-    request.meshes =
-        options.mesh == "all" ? all_meshes(request.cluster) : auto_meshes(request.cluster);
+    request.meshes = all_meshes(request.cluster);
     request.dp.bound_first = options.mesh != "all";
   }
   RecomputeScopes scopes;

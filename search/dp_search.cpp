@@ -221,35 +221,10 @@ class DpSearch {
   bool all_proven_ = true;  ///< wherever no plan was found there is none
 };
 
-/// The level that an axis lies in, or nullopt where it spans several. Axes have the product of the
-/// inner ones as their stride.
-std::optional<std::size_t> level_of(const Cluster& cluster,
-                                    std::int64_t stride,
-                                    std::int64_t size) {
-  std::int64_t begin = 1;
-  for (std::size_t i = 0; i < cluster.levels.size(); ++i) {
-    const std::int64_t end = begin * cluster.levels[i].size;
-    if (stride >= begin && stride * size <= end && begin < end) return i;
-    begin = end;
-  }
-  return std::nullopt;
-}
+}  // namespace
 
-/// Whether two neighbouring axes lie in one level, the larger one outside: the other order is
-/// alike.
-bool is_mirrored(const Cluster& cluster, const std::vector<std::int64_t>& shape) {
-  std::int64_t stride = 1;
-  for (std::size_t axis = shape.size(); axis-- > 1;) {
-    const auto inner = level_of(cluster, stride, shape[axis]);
-    stride *= shape[axis];
-    if (inner && inner == level_of(cluster, stride, shape[axis - 1]) &&
-        shape[axis - 1] > shape[axis])
-      return true;
-  }
-  return false;
-}
-
-std::vector<MeshShape> meshes_of(std::int64_t devices) {
+std::vector<MeshShape> all_meshes(const Cluster& cluster) {
+  const std::int64_t devices = cluster.devices();
   static const std::vector<std::string> kAxes = {"d0", "d1", "d2"};
   std::vector<std::int64_t> factors;
   for (std::int64_t factor = 2; factor <= devices / 2; ++factor) {
@@ -268,16 +243,6 @@ std::vector<MeshShape> meshes_of(std::int64_t devices) {
         meshes.push_back(make({outer, middle, rest / middle}));
     }
   }
-  return meshes;
-}
-
-}  // namespace
-
-std::vector<MeshShape> all_meshes(const Cluster& cluster) { return meshes_of(cluster.devices()); }
-
-std::vector<MeshShape> auto_meshes(const Cluster& cluster) {
-  std::vector<MeshShape> meshes = all_meshes(cluster);
-  std::erase_if(meshes, [&](const MeshShape& mesh) { return is_mirrored(cluster, mesh.shape); });
   return meshes;
 }
 

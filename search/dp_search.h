@@ -22,12 +22,9 @@ struct MeshShape {
 /// Meshes of more axes are not searched: tables grow with the fourth power of the states.
 constexpr int kMostSearchedAxes = 3;
 
-/// The meshes of `--mesh auto`: every ordered product of up to three factors above 1. Neighbouring
-/// axes inside one level of the cluster are alike in either order; only the ascending one is
-/// listed.
-std::vector<MeshShape> auto_meshes(const Cluster& cluster);
-
-/// The meshes of `--mesh all`: every ordered product, nothing left out.
+/// The meshes of `--mesh auto` and `--mesh all`: every ordered product of up to three factors above
+/// 1. The order of two axes matters even inside one level: the outer one of two that cut a
+/// dimension can stay when the inner one is gathered, not the other way round.
 std::vector<MeshShape> all_meshes(const Cluster& cluster);
 
 /// The graph of one number of micro-batches.
@@ -40,7 +37,7 @@ struct DpOptions {
   PriceOptions prices;  ///< `microbatches` is the job's
   Bytes memory_limit = 0;
   unsigned threads = 1;
-  bool bound_first = true;  ///< false: search every mesh fully
+  bool bound_first = true;  ///< false: search every mesh fully (`--mesh all`)
 };
 
 /// What was found on the best mesh of the best job.

@@ -509,153 +509,157 @@ TEST_CASE("every family says what does not fit") {
     OperatorExample example;
     std::string says;
   };
-  const std::vector<Row> rows = {
-      {{"Conv", {{{2, 4}}, {{6, 4}}}, {}, 1, ""},
-       "[batch, channels, 1 to 3 dimensions], got [2, 4]"},
-      {{"Conv", {{{2, 4, 8}}, {{6, 4}}}, {}, 1, ""}, "has 2 dimensions, expected 3"},
-      {{"Conv", {{{2, 4, 8}}, {{6, 2, 3}}}, {{"group", number(3)}}, 1, ""}, "must divide the 4"},
-      {{"Conv", {{{2, 4, 8}}, {{6, 3, 3}}}, {}, 1, ""}, "\"c\" is 4 elsewhere"},
-      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"kernel_shape", list({5})}}, 1, ""},
-       "\"kernel_shape\" is [5]"},
-      {{"Conv", {{{2, 4, 8}}, {{6, 4, 9}}}, {}, 1, ""}, "a window of width 9 does not fit"},
-      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"strides", list({0})}}, 1, ""},
-       "holds 0, expected 1"},
-      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"pads", list({1})}}, 1, ""}, "1 entries, expected 2"},
-      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"auto_pad", text("SAME")}}, 1, ""}, "\"SAME_UPPER\""},
-      {{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}, {{5}}}, {}, 1, ""}, "elsewhere"},
-      {{"MaxPool", {{{2, 4, 8}}}, {}, 1, ""}, "\"kernel_shape\" is missing"},
-      {{"LpPool", {{{2, 4, 8}}}, {{"kernel_shape", list({2})}}, 2, ""}, "has 1 output(s), got 2"},
-      {{"GlobalMaxPool", {{{4}}}, {}, 1, ""}, "[batch, channels, ...], got [4]"},
-      {{"Concat", {{{4}}, {{4}}}, {}, 1, ""}, "\"axis\" is missing"},
-      {{"Concat", {{{4, 8}}, {{4}}}, {{"axis", number(0)}}, 1, ""}, "operand 1 has 1 dimensions"},
-      {{"Concat", {{{4, 8}}, {{4, 7}}}, {{"axis", number(0)}}, 1, ""}, "elsewhere"},
-      {{"Concat", {}, {{"axis", number(0)}}, 1, ""}, "operand 0 of Concat is missing"},
-      {{"Split", {{{7}}}, {{"num_outputs", number(3)}}, 2, ""}, "but there are 2 outputs"},
-      {{"Split", {{{3}}}, {}, 4, ""}, "cannot be split into 4 parts"},
-      {{"Split", {{{8}}}, {{"split", list({4, 5})}}, 2, ""},
-       "do not add up to dimension 0 of size 8"},
-      {{"Split", {{{8}}}, {{"split", list({9, -1})}}, 2, ""}, "cannot be split"},
-      {{"Split", {{{8}}}, {{"split", list({4, 4})}}, 3, ""}, "has 2 output(s), got 3"},
-      {{"Slice", {{{8}}}, {{"starts", list({0})}}, 1, ""}, "\"ends\" is missing"},
-      {{"Slice", {{{8}}}, {{"starts", list({0})}, {"ends", list({1, 2})}}, 1, ""},
-       "\"ends\" has 2 entries, \"starts\" has 1"},
-      {{"Slice", {{{8}}}, {{"starts", list({4})}, {"ends", list({2})}}, 1, ""}, "is empty"},
-      {{"Slice",
+  std::vector<Row> rows;
+  const auto add = [&](Row row) { rows.push_back(std::move(row)); };
+  add({{"Conv", {{{2, 4}}, {{6, 4}}}, {}, 1, ""},
+       "[batch, channels, 1 to 3 dimensions], got [2, 4]"});
+  add({{"Conv", {{{2, 4, 8}}, {{6, 4}}}, {}, 1, ""}, "has 2 dimensions, expected 3"});
+  add({{"Conv", {{{2, 4, 8}}, {{6, 2, 3}}}, {{"group", number(3)}}, 1, ""}, "must divide the 4"});
+  add({{"Conv", {{{2, 4, 8}}, {{6, 3, 3}}}, {}, 1, ""}, "\"c\" is 4 elsewhere"});
+  add({{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"kernel_shape", list({5})}}, 1, ""},
+       "\"kernel_shape\" is [5]"});
+  add({{"Conv", {{{2, 4, 8}}, {{6, 4, 9}}}, {}, 1, ""}, "a window of width 9 does not fit"});
+  add({{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"strides", list({0})}}, 1, ""},
+       "holds 0, expected 1"});
+  add({{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"pads", list({1})}}, 1, ""},
+       "1 entries, expected 2"});
+  add({{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}}, {{"auto_pad", text("SAME")}}, 1, ""},
+       "\"SAME_UPPER\""});
+  add({{"Conv", {{{2, 4, 8}}, {{6, 4, 3}}, {{5}}}, {}, 1, ""}, "elsewhere"});
+  add({{"MaxPool", {{{2, 4, 8}}}, {}, 1, ""}, "\"kernel_shape\" is missing"});
+  add({{"LpPool", {{{2, 4, 8}}}, {{"kernel_shape", list({2})}}, 2, ""}, "has 1 output(s), got 2"});
+  add({{"GlobalMaxPool", {{{4}}}, {}, 1, ""}, "[batch, channels, ...], got [4]"});
+  add({{"Concat", {{{4}}, {{4}}}, {}, 1, ""}, "\"axis\" is missing"});
+  add({{"Concat", {{{4, 8}}, {{4}}}, {{"axis", number(0)}}, 1, ""}, "operand 1 has 1 dimensions"});
+  add({{"Concat", {{{4, 8}}, {{4, 7}}}, {{"axis", number(0)}}, 1, ""}, "elsewhere"});
+  add({{"Concat", {}, {{"axis", number(0)}}, 1, ""}, "operand 0 of Concat is missing"});
+  add({{"Split", {{{7}}}, {{"num_outputs", number(3)}}, 2, ""}, "but there are 2 outputs"});
+  add({{"Split", {{{3}}}, {}, 4, ""}, "cannot be split into 4 parts"});
+  add({{"Split", {{{8}}}, {{"split", list({4, 5})}}, 2, ""},
+       "do not add up to dimension 0 of size 8"});
+  add({{"Split", {{{8}}}, {{"split", list({9, -1})}}, 2, ""}, "cannot be split"});
+  add({{"Split", {{{8}}}, {{"split", list({4, 4})}}, 3, ""}, "has 2 output(s), got 3"});
+  add({{"Slice", {{{8}}}, {{"starts", list({0})}}, 1, ""}, "\"ends\" is missing"});
+  add({{"Slice", {{{8}}}, {{"starts", list({0})}, {"ends", list({1, 2})}}, 1, ""},
+       "\"ends\" has 2 entries, \"starts\" has 1"});
+  add({{"Slice", {{{8}}}, {{"starts", list({4})}, {"ends", list({2})}}, 1, ""}, "is empty"});
+  add({{"Slice",
         {{{8}}},
         {{"starts", list({4})}, {"ends", list({2})}, {"steps", list({0})}},
         1,
         ""},
-       "\"steps\" holds 0"},
-      {{"Slice", {{{8}}}, {{"starts", list({0, 0})}, {"ends", list({2, 2})}}, 1, ""},
-       "operand 0 has 1 dimensions"},
-      {{"Slice",
+       "\"steps\" holds 0"});
+  add({{"Slice", {{{8}}}, {{"starts", list({0, 0})}, {"ends", list({2, 2})}}, 1, ""},
+       "operand 0 has 1 dimensions"});
+  add({{"Slice",
         {{{8, 8}}},
         {{"starts", list({0, 0})}, {"ends", list({2, 2})}, {"axes", list({1, -1})}},
         1,
         ""},
-       "twice"},
-      {{"Pad", {{{8}}}, {}, 1, ""}, "\"pads\" is missing"},
-      {{"Pad", {{{8}}}, {{"pads", list({1})}}, 1, ""}, "1 entries, expected 2"},
-      {{"Pad", {{{8}}}, {{"pads", list({-8, 0})}}, 1, ""}, "leaves nothing of dimension 0"},
-      {{"Pad", {{{8}}}, {{"pads", list({8, 0})}, {"mode", text("reflect")}}, 1, ""},
-       "more than mode \"reflect\""},
-      {{"Pad", {{{8}}}, {{"pads", list({1, 0})}, {"mode", text("mirror")}}, 1, ""}, "\"wrap\""},
-      {{"Pad", {{{8}}}, {{"pads", list({std::int64_t{1} << 62, 0})}}, 1, ""}, "exceeds 64 bits"},
-      {{"Tile", {{{8}}}, {{"repeats", list({1, 2})}}, 1, ""}, "2 entries, expected 1"},
-      {{"Tile", {{{8}}}, {{"repeats", list({0})}}, 1, ""}, "expected 1 or more"},
-      {{"Tile", {{{8}}}, {{"repeats", list({std::int64_t{1} << 61})}}, 1, ""}, "exceeds 64 bits"},
-      {{"TopK", {{{8}}}, {}, 2, ""}, "\"k\" is missing"},
-      {{"TopK", {{{8}}}, {{"k", number(9)}}, 2, ""}, "but dimension 0 has size 8"},
-      {{"TopK", {{{8}}}, {{"k", number(0)}}, 2, ""}, "expected 1 or more"},
-      {{"TopK", {{{8}}}, {{"k", number(2)}}, 1, ""}, "has 2 output(s), got 1"},
-      {{"CumSum", {{{8}}}, {}, 1, ""}, "\"axis\" is missing"},
-      {{"ArgMax", {{{}}}, {}, 1, ""}, "attribute \"axis\" is 0"},
-      {{"NonZero", {{{8}}}, {{"size", number(9)}}, 1, ""}, "expected 1 to 8"},
-      {{"OneHot", {{{8}}}, {}, 1, ""}, "\"depth\" is missing"},
-      {{"OneHot", {{{8}}}, {{"depth", number(4)}, {"axis", number(2)}}, 1, ""}, "from -2 to 1"},
-      {{"Range", {}, {}, 1, ""}, "\"limit\" is missing"},
-      {{"Range", {}, {{"limit", number(4)}, {"delta", number(0)}}, 1, ""}, "\"delta\" is 0"},
-      {{"Range", {}, {{"limit", number(-4)}}, 1, ""}, "Range is empty"},
-      {{"Range", {}, {{"limit", real(1e300)}}, 1, ""}, "too many elements"},
-      {{"ConstantOfShape", {}, {}, 1, ""}, "\"shape\" is missing"},
-      {{"RandomNormal", {}, {{"shape", list({4, 0})}}, 1, ""}, "entry 1 is 0"},
-      {{"Constant", {}, {{"value_ints", text("x")}}, 1, ""}, "must be a list of numbers"},
-      {{"Multinomial", {{{4, 8}}}, {{"sample_size", number(0)}}, 1, ""}, "expected 1 or more"},
-      {{"Trilu", {{{8}}}, {}, 1, ""}, "at least two dimensions"},
-      {{"Max", {}, {}, 1, ""}, "at least one operand"},
-      {{"Sum", {{{4}}, {{3}}}, {}, 1, ""}, "elsewhere"},
-      {{"CastLike", {{{4}}}, {}, 1, ""}, "operand 1 of CastLike is missing"},
-      {{"GatherElements", {{{4, 8}}, {{4}}}, {}, 1, ""}, "need as many dimensions"},
-      {{"GatherElements", {{{4, 8}}, {{2, 9}}}, {}, 1, ""}, "larger than operand 0's 8"},
-      {{"GatherND", {{{4, 8}}, {{2, 3}}}, {}, 1, ""}, "has 2 dimensions to index"},
-      {{"GatherND", {{{4, 8}}, {{4, 1}}}, {{"batch_dims", number(2)}}, 1, ""}, "expected 0 to 1"},
-      {{"GatherND", {{{4, 8}}, {{}}}, {}, 1, ""}, "\"batch_dims\" is 0"},
-      {{"ScatterND", {{{4, 8}}, {{2, 1}}, {{2, 7}}}, {}, 1, ""}, "elsewhere"},
-      {{"ScatterND", {{{4, 8}}, {{2, 1}}, {{2, 8}}}, {{"reduction", text("sub")}}, 1, ""},
-       "\"none\", \"add\""},
-      {{"ScatterElements", {{{4, 8}}, {{4, 2}}, {{4, 3}}}, {{"axis", number(1)}}, 1, ""},
-       "elsewhere"},
-      {{"Einsum", {{{4, 8}}}, {}, 1, ""}, "\"equation\" is missing"},
-      {{"Einsum", {{{4, 8}}}, {{"equation", text("ij,jk->ik")}}, 1, ""},
-       "2 terms, but there are 1"},
-      {{"Einsum", {{{4, 4}}}, {{"equation", text("ii->i")}}, 1, ""}, "diagonals are not supported"},
-      {{"Einsum", {{{4, 8}}}, {{"equation", text("ij->k")}}, 1, ""}, "\"k\" is in the result"},
-      {{"Einsum", {{{4, 8}}}, {{"equation", text("i1->i")}}, 1, ""}, "found \"1\""},
-      {{"Einsum", {{{4, 8}}}, {{"equation", text("ij->...j")}}, 1, ""}, "no operand has"},
-      {{"GroupNormalization", {{{2, 8}}, {{8}}, {{8}}}, {}, 1, ""}, "\"num_groups\" is missing"},
-      {{"GroupNormalization", {{{2, 8}}, {{8}}, {{8}}}, {{"num_groups", number(3)}}, 1, ""},
-       "must divide the 8 channels"},
-      {{"InstanceNormalization", {{{2}}, {{2}}, {{2}}}, {}, 1, ""}, "[batch, channels, ...]"},
-      {{"MeanVarianceNormalization", {{{2, 3}}}, {}, 1, ""}, "\"axes\" is missing"},
-      {{"ReduceSum", {{{2, 3}}}, {{"axes", list({1, -1})}}, 1, ""}, "twice"},
-      {{"ReduceL2", {{{2, 3}}}, {{"axes", list({2})}}, 1, ""}, "from -2 to 1"},
-      {{"NegativeLogLikelihoodLoss", {{{4, 8}}, {{5}}}, {}, 1, ""}, "elsewhere"},
-      {{"NegativeLogLikelihoodLoss", {{{4, 8}}, {{4}}}, {}, 2, ""}, "has 1 output(s), got 2"},
-      {{"MoEDispatch", {{{16, 6}}, {{16, 2}}}, {}, 1, ""}, "\"num_experts\" is missing"},
-      {{"MoEDispatch", {{{16}}, {{16, 2}}}, {{"num_experts", number(4)}}, 1, ""},
-       "[tokens, width]"},
-      {{"MoEDispatch", {{{16, 6}}, {{16}}}, {{"num_experts", number(4)}}, 1, ""},
-       "[tokens, top_k]"},
-      {{"MoEDispatch",
+       "twice"});
+  add({{"Pad", {{{8}}}, {}, 1, ""}, "\"pads\" is missing"});
+  add({{"Pad", {{{8}}}, {{"pads", list({1})}}, 1, ""}, "1 entries, expected 2"});
+  add({{"Pad", {{{8}}}, {{"pads", list({-8, 0})}}, 1, ""}, "leaves nothing of dimension 0"});
+  add({{"Pad", {{{8}}}, {{"pads", list({8, 0})}, {"mode", text("reflect")}}, 1, ""},
+       "more than mode \"reflect\""});
+  add({{"Pad", {{{8}}}, {{"pads", list({1, 0})}, {"mode", text("mirror")}}, 1, ""}, "\"wrap\""});
+  add({{"Pad", {{{8}}}, {{"pads", list({std::int64_t{1} << 62, 0})}}, 1, ""}, "exceeds 64 bits"});
+  add({{"Tile", {{{8}}}, {{"repeats", list({1, 2})}}, 1, ""}, "2 entries, expected 1"});
+  add({{"Tile", {{{8}}}, {{"repeats", list({0})}}, 1, ""}, "expected 1 or more"});
+  add({{"Tile", {{{8}}}, {{"repeats", list({std::int64_t{1} << 61})}}, 1, ""}, "exceeds 64 bits"});
+  add({{"TopK", {{{8}}}, {}, 2, ""}, "\"k\" is missing"});
+  add({{"TopK", {{{8}}}, {{"k", number(9)}}, 2, ""}, "but dimension 0 has size 8"});
+  add({{"TopK", {{{8}}}, {{"k", number(0)}}, 2, ""}, "expected 1 or more"});
+  add({{"TopK", {{{8}}}, {{"k", number(2)}}, 1, ""}, "has 2 output(s), got 1"});
+  add({{"CumSum", {{{8}}}, {}, 1, ""}, "\"axis\" is missing"});
+  add({{"ArgMax", {{{}}}, {}, 1, ""}, "attribute \"axis\" is 0"});
+  add({{"NonZero", {{{8}}}, {{"size", number(9)}}, 1, ""}, "expected 1 to 8"});
+  add({{"OneHot", {{{8}}}, {}, 1, ""}, "\"depth\" is missing"});
+  add({{"OneHot", {{{8}}}, {{"depth", number(4)}, {"axis", number(2)}}, 1, ""}, "from -2 to 1"});
+  add({{"Range", {}, {}, 1, ""}, "\"limit\" is missing"});
+  add({{"Range", {}, {{"limit", number(4)}, {"delta", number(0)}}, 1, ""}, "\"delta\" is 0"});
+  add({{"Range", {}, {{"limit", number(-4)}}, 1, ""}, "Range is empty"});
+  add({{"Range", {}, {{"limit", real(1e300)}}, 1, ""}, "too many elements"});
+  add({{"ConstantOfShape", {}, {}, 1, ""}, "\"shape\" is missing"});
+  add({{"RandomNormal", {}, {{"shape", list({4, 0})}}, 1, ""}, "entry 1 is 0"});
+  add({{"Constant", {}, {{"value_ints", text("x")}}, 1, ""}, "must be a list of numbers"});
+  add({{"Multinomial", {{{4, 8}}}, {{"sample_size", number(0)}}, 1, ""}, "expected 1 or more"});
+  add({{"Trilu", {{{8}}}, {}, 1, ""}, "at least two dimensions"});
+  add({{"Max", {}, {}, 1, ""}, "at least one operand"});
+  add({{"Sum", {{{4}}, {{3}}}, {}, 1, ""}, "elsewhere"});
+  add({{"CastLike", {{{4}}}, {}, 1, ""}, "operand 1 of CastLike is missing"});
+  add({{"GatherElements", {{{4, 8}}, {{4}}}, {}, 1, ""}, "need as many dimensions"});
+  add({{"GatherElements", {{{4, 8}}, {{2, 9}}}, {}, 1, ""}, "larger than operand 0's 8"});
+  add({{"GatherND", {{{4, 8}}, {{2, 3}}}, {}, 1, ""}, "has 2 dimensions to index"});
+  add({{"GatherND", {{{4, 8}}, {{4, 1}}}, {{"batch_dims", number(2)}}, 1, ""}, "expected 0 to 1"});
+  add({{"GatherND", {{{4, 8}}, {{}}}, {}, 1, ""}, "\"batch_dims\" is 0"});
+  add({{"ScatterND", {{{4, 8}}, {{2, 1}}, {{2, 7}}}, {}, 1, ""}, "elsewhere"});
+  add({{"ScatterND", {{{4, 8}}, {{2, 1}}, {{2, 8}}}, {{"reduction", text("sub")}}, 1, ""},
+       "\"none\", \"add\""});
+  add({{"ScatterElements", {{{4, 8}}, {{4, 2}}, {{4, 3}}}, {{"axis", number(1)}}, 1, ""},
+       "elsewhere"});
+  add({{"Einsum", {{{4, 8}}}, {}, 1, ""}, "\"equation\" is missing"});
+  add({{"Einsum", {{{4, 8}}}, {{"equation", text("ij,jk->ik")}}, 1, ""},
+       "2 terms, but there are 1"});
+  add({{"Einsum", {{{4, 4}}}, {{"equation", text("ii->i")}}, 1, ""},
+       "diagonals are not supported"});
+  add({{"Einsum", {{{4, 8}}}, {{"equation", text("ij->k")}}, 1, ""}, "\"k\" is in the result"});
+  add({{"Einsum", {{{4, 8}}}, {{"equation", text("i1->i")}}, 1, ""}, "found \"1\""});
+  add({{"Einsum", {{{4, 8}}}, {{"equation", text("ij->...j")}}, 1, ""}, "no operand has"});
+  add({{"GroupNormalization", {{{2, 8}}, {{8}}, {{8}}}, {}, 1, ""}, "\"num_groups\" is missing"});
+  add({{"GroupNormalization", {{{2, 8}}, {{8}}, {{8}}}, {{"num_groups", number(3)}}, 1, ""},
+       "must divide the 8 channels"});
+  add({{"InstanceNormalization", {{{2}}, {{2}}, {{2}}}, {}, 1, ""}, "[batch, channels, ...]"});
+  add({{"MeanVarianceNormalization", {{{2, 3}}}, {}, 1, ""}, "\"axes\" is missing"});
+  add({{"ReduceSum", {{{2, 3}}}, {{"axes", list({1, -1})}}, 1, ""}, "twice"});
+  add({{"ReduceL2", {{{2, 3}}}, {{"axes", list({2})}}, 1, ""}, "from -2 to 1"});
+  add({{"NegativeLogLikelihoodLoss", {{{4, 8}}, {{5}}}, {}, 1, ""}, "elsewhere"});
+  add({{"NegativeLogLikelihoodLoss", {{{4, 8}}, {{4}}}, {}, 2, ""}, "has 1 output(s), got 2"});
+  add({{"MoEDispatch", {{{16, 6}}, {{16, 2}}}, {}, 1, ""}, "\"num_experts\" is missing"});
+  add({{"MoEDispatch", {{{16}}, {{16, 2}}}, {{"num_experts", number(4)}}, 1, ""},
+       "[tokens, width]"});
+  add({{"MoEDispatch", {{{16, 6}}, {{16}}}, {{"num_experts", number(4)}}, 1, ""},
+       "[tokens, top_k]"});
+  add({{"MoEDispatch",
         {{{16, 6}}, {{16, 2}}},
         {{"num_experts", number(4)}, {"groups", number(3)}},
         1,
         ""},
-       "must divide the 16 tokens"},
-      {{"MoEDispatch",
+       "must divide the 16 tokens"});
+  add({{"MoEDispatch",
         {{{16, 6}}, {{16, 2}}},
         {{"num_experts", number(4)}, {"top_k", number(3)}},
         1,
         ""},
-       "\"top_k\" is 3"},
-      {{"MoEDispatch",
+       "\"top_k\" is 3"});
+  add({{"MoEDispatch",
         {{{16, 6}}, {{16, 2}}},
         {{"num_experts", number(4)}, {"capacity_factor", real(-1)}},
         1,
         ""},
-       "above 0"},
-      {{"MoECombine", {{{4, 16, 6}}, {{16, 2}}, {{16, 3}}}, {}, 1, ""},
-       "must have operand 1's shape"},
-      {{"MoECombine", {{{4, 15, 6}}, {{16, 2}}}, {{"groups", number(2)}}, 1, ""}, "the 15 slots"},
-      {{"GroupedMatMul", {{{4, 16, 6}}, {{4, 5, 6}}}, {}, 1, ""}, "\"d\" is 6 elsewhere"},
-      {{"Attention", {{{2, 4, 8}}, {{2, 4, 8}}, {{2, 4, 8}}}, {}, 1, ""},
-       "\"q_num_heads\" is missing"},
-      {{"Attention",
+       "above 0"});
+  add({{"MoECombine", {{{4, 16, 6}}, {{16, 2}}, {{16, 3}}}, {}, 1, ""},
+       "must have operand 1's shape"});
+  add({{"MoECombine", {{{4, 15, 6}}, {{16, 2}}}, {{"groups", number(2)}}, 1, ""}, "the 15 slots"});
+  add({{"GroupedMatMul", {{{4, 16, 6}}, {{4, 5, 6}}}, {}, 1, ""}, "\"d\" is 6 elsewhere"});
+  add({{"Attention", {{{2, 4, 8}}, {{2, 4, 8}}, {{2, 4, 8}}}, {}, 1, ""},
+       "\"q_num_heads\" is missing"});
+  add({{"Attention",
         {{{2, 4, 8}}, {{2, 4, 8}}, {{2, 4, 8}}},
         {{"q_num_heads", number(3)}, {"kv_num_heads", number(2)}},
         1,
         ""},
-       "must divide the last dimension of operand 0"},
-      {{"Attention",
+       "must divide the last dimension of operand 0"});
+  add({{"Attention",
         {{{1, 4, 4, 2}}, {{1, 4, 4, 2}}, {{1, 4, 4, 2}}, std::nullopt, {{1, 4, 4, 2}}},
         {},
         1,
         ""},
-       "past keys and past values together"},
-      {{"Attention", {{{1, 4, 4, 2}}, {{1, 4, 6, 2}}, {{1, 4, 6, 2}}, {{4, 1, 4}}}, {}, 1, ""},
+       "past keys and past values together"});
+  add({{"Attention", {{{1, 4, 4, 2}}, {{1, 4, 6, 2}}, {{1, 4, 6, 2}}, {{4, 1, 4}}}, {}, 1, ""},
        "the last dimension of the mask (shape [4, 1, 4]) is 4, expected 1 or 6, the number of "
-       "keys"},
-      {{"Attention",
+       "keys"});
+  add({{"Attention",
         {{{1, 4, 1, 2}},
          {{1, 4, 1, 2}},
          {{1, 4, 1, 2}},
@@ -665,22 +669,22 @@ TEST_CASE("every family says what does not fit") {
         {},
         1,
         ""},
-       "expected 1 or 6, the number of keys"},
-      {{"RotaryEmbedding", {{{2, 4, 8, 6}}, {{8, 6}}, {{8, 6}}}, {}, 1, ""},
-       "the tables have 6 columns, expected half of the 6 elements"},
-      {{"RotaryEmbedding",
+       "expected 1 or 6, the number of keys"});
+  add({{"RotaryEmbedding", {{{2, 4, 8, 6}}, {{8, 6}}, {{8, 6}}}, {}, 1, ""},
+       "the tables have 6 columns, expected half of the 6 elements"});
+  add({{"RotaryEmbedding",
         {{{2, 4, 8, 6}}, {{8, 3}}, {{8, 3}}},
         {{"rotary_embedding_dim", number(4)}},
         1,
         ""},
-       "the tables have 3 columns, expected half of the 4 elements"},
-      {{"RotaryEmbedding", {{{2, 4, 8}}, {{4, 1}}, {{4, 1}}}, {}, 1, ""},
-       "\"num_heads\" is missing"},
-      {{"Dropout", {{{4}}}, {}, 3, ""}, "has 1 output(s), got 3"},
-      {{"Relu", {{{4}}, {{4}}}, {}, 1, ""}, "takes at most 1 operands, got 2"},
-      {{"Relu", {}, {}, 1, ""}, "operand 0 is missing"},
-      {{"Relu", {std::nullopt}, {}, 1, ""}, "operand 0 is missing"},
-  };
+       "the tables have 3 columns, expected half of the 4 elements"});
+  add({{"RotaryEmbedding", {{{2, 4, 8}}, {{4, 1}}, {{4, 1}}}, {}, 1, ""},
+       "\"num_heads\" is missing"});
+  add({{"Dropout", {{{4}}}, {}, 3, ""}, "has 1 output(s), got 3"});
+  add({{"Relu", {{{4}}, {{4}}}, {}, 1, ""}, "takes at most 1 operands, got 2"});
+  add({{"Relu", {}, {}, 1, ""}, "operand 0 is missing"});
+  add({{"Relu", {std::nullopt}, {}, 1, ""}, "operand 0 is missing"});
+
   for (const Row& row : rows) {
     const auto typed = infer_operator(spec_of(row.example));
     INFO(row.example.type << ": " << row.says);

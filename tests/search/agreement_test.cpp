@@ -298,9 +298,8 @@ TEST_CASE("a plan within a limit fits, and its bound is none too high") {
   CHECK(open * 20 < found_plans + impossible);
 }
 
-TEST_CASE("bounding meshes first loses no plan, leaving out mirrored ones hardly any") {
+TEST_CASE("bounding meshes first loses no plan") {
   int plans = 0;
-  int equal = 0;
   for (std::uint64_t seed = 700; seed < 730; ++seed) {
     Random random(seed);
     const std::int64_t devices = std::vector<std::int64_t>{8, 12, 16}[seed % 3];
@@ -317,12 +316,9 @@ TEST_CASE("bounding meshes first loses no plan, leaving out mirrored ones hardly
       thorough.bound_first = false;
       const auto all = dp_search(graph, cluster, all_meshes(cluster), thorough);
       const auto bounded = dp_search(graph, cluster, all_meshes(cluster), options);
-      const auto fewer = dp_search(graph, cluster, auto_meshes(cluster), options);
       REQUIRE(all);
       REQUIRE(bounded);
-      REQUIRE(fewer);
       REQUIRE(bounded->index() == all->index());
-      REQUIRE(fewer->index() == all->index());
       const auto* best = std::get_if<DpResult>(&*all);
       if (best == nullptr) break;
       ++plans;
@@ -332,15 +328,10 @@ TEST_CASE("bounding meshes first loses no plan, leaving out mirrored ones hardly
       if (percent == 100) REQUIRE(quick.evaluation.objective.value == least);
       REQUIRE(quick.evaluation.objective.value <= least * 1.01);
       REQUIRE(quick.lower_bound <= least);
-      // mirrored meshes differ where a reshape allows one order of two axes only
-      const double mirrored = std::get<DpResult>(*fewer).evaluation.objective.value;
-      REQUIRE(best->lower_bound <= mirrored);
-      if (mirrored <= least * 1.0001) ++equal;
       options.memory_limit = best->evaluation.peak / 100 * (percent == 100 ? 80 : 75);
     }
   }
   CHECK(plans > 30);
-  CHECK(equal * 20 >= plans * 19);
 }
 
 TEST_CASE("of several numbers of micro-batches the best is taken") {
@@ -384,7 +375,7 @@ TEST_CASE("the search gives the same plan on one thread and on four") {
     DpOptions options;
     options.prices = c.options;
     options.memory_limit = kUnlimited;
-    const std::vector<MeshShape> meshes = auto_meshes(c.cluster);
+    const std::vector<MeshShape> meshes = all_meshes(c.cluster);
     std::optional<DpOutcome> before;
     for (const int percent : {100, 70}) {
       auto run = [&](unsigned threads) {

@@ -39,7 +39,7 @@ TEST_CASE("no textbook plan beats the plan found") {
     DpOptions options;
     options.prices.overlap = cluster.efficiency.overlap;
     options.threads = 2;
-    const std::vector<MeshShape> meshes = auto_meshes(cluster);
+    const std::vector<MeshShape> meshes = all_meshes(cluster);
     options.memory_limit = std::numeric_limits<Bytes>::max();
     const auto best = dp_search(graph, cluster, meshes, options);
     REQUIRE(best.has_value());
