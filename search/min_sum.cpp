@@ -174,8 +174,9 @@ struct MinSum::Record {
 
 class MinSum::Elimination {
  public:
-  explicit Elimination(MinSum& problem)
+  Elimination(MinSum& problem, std::vector<Eliminated>* steps)
       : problem_(problem),
+        steps_(steps),
         unary_(problem.unary_),
         neighbours_(unary_.size()),
         depth_(unary_.size()),
@@ -206,6 +207,7 @@ class MinSum::Elimination {
       if (ranks[static_cast<std::size_t>(v)] != first) continue;  // outdated or eliminated
       ranks[static_cast<std::size_t>(v)] = Rank{};
       const std::vector<int> around = scope_around(v);
+      if (steps_ != nullptr) steps_->push_back({v, around});
       eliminate(v);
       if (bound_ == kForbidden) return {};
       for (const int u : around) {
@@ -521,6 +523,7 @@ class MinSum::Elimination {
   }
 
   MinSum& problem_;
+  std::vector<Eliminated>* steps_;
   std::vector<TableNumber> unary_;
   std::vector<int> domain_;
   std::vector<Neighbours> neighbours_;
@@ -533,8 +536,14 @@ class MinSum::Elimination {
   bool exact_ = true;
 };
 
-MinSumSolution MinSum::solve() {
-  MinSumSolution solution = Elimination(*this).run();
+bool MinSum::joined(int a, int b) const {
+  return std::any_of(edges_.begin(), edges_.end(), [&](const Edge& edge) {
+    return (edge.a == a && edge.b == b) || (edge.a == b && edge.b == a);
+  });
+}
+
+MinSumSolution MinSum::solve(std::vector<Eliminated>* steps) {
+  MinSumSolution solution = Elimination(*this, steps).run();
   solution.tables = tables_.size();
   return solution;
 }

@@ -51,6 +51,15 @@ struct MinSumSolution {
   std::size_t tables = 0;   ///< distinct ones, given or computed: what the search was work for
 };
 
+/// A step of the elimination: a variable, and those it shared a table with at that time, ascending.
+/// MindSpore's names: one neighbour is a merge or a contract (parallel edges, its edge elimination,
+/// are added up before), two are an operator or a source, or a triangle where they are joined
+/// themselves, more are a star.
+struct Eliminated {
+  int variable;
+  std::vector<int> neighbours;
+};
+
 class MinSum {
  public:
   /// `budget`: the most entries that one elimination may visit.
@@ -62,7 +71,10 @@ class MinSum {
   /// Rows of the table are values of `a`, columns values of `b`; a != b.
   void add_edge(int a, int b, TableNumber table);
 
-  MinSumSolution solve();
+  /// `steps`, if given, receives every elimination in its order.
+  MinSumSolution solve(std::vector<Eliminated>* steps = nullptr);
+  /// Whether an edge was added between the two variables.
+  bool joined(int a, int b) const;
 
  private:
   struct Edge {

@@ -252,6 +252,56 @@ TEST_CASE("a model whose states do not fit replicated comes out with sharded sta
   CHECK(static_cast<double>(std::get<NoPlan>(*outcome).min_memory) > 18 * parameters);
 }
 
+TEST_CASE("70 billion parameters fit 8, 16 and 64 nodes by what each has room for") {
+  const auto kParameters = static_cast<std::size_t>(MemoryKind::kParameters);
+  const auto kOptimizer = static_cast<std::size_t>(MemoryKind::kOptimizer);
+  const double parameters = 68976648192.0;
+  double kept_before = 0;  // copies of parameters as a share of all, on fewer nodes
+  for (const std::int64_t nodes : {8, 16, 64}) {
+    INFO(nodes << " nodes");
+    // two sequences per node: more devices than sequences, so that tensors are cut as well
+    const Graph graph = test::llama_graph(test::shipped_config("llama2_70b"), 2 * nodes, 4096);
+    const Cluster cluster = test::shipped_cluster("dgx-a100-80g", 8 * nodes);
+    const Bytes limit = cluster.usable_memory();
+    const Found found(graph, cluster, {nodes, 8}, limit);
+    const Evaluation& evaluation = found.result().evaluation;
+    CHECK(evaluation.peak <= limit);
+    CHECK(found.result().lower_bound >= evaluation.objective.value * 0.995);
+    // the optimizer's states are cut over everything
+    const double states = 12 * parameters / static_cast<double>(8 * nodes);
+    CHECK(static_cast<double>(evaluation.at_peak[kOptimizer]) == Approx(states).epsilon(0.01));
+    // what is held of the parameters grows with the room that the states leave
+    const double kept = static_cast<double>(evaluation.at_peak[kParameters]) / (2 * parameters);
+    CHECK(kept >= kept_before);
+    CHECK(kept >= 1.0 / static_cast<double>(8 * nodes));
+    kept_before = kept;
+  }
+  // one node is too small for the states alone, which the certificate says
+  const Graph graph = test::llama_graph(test::shipped_config("llama2_70b"), 2, 4096);
+  const Cluster node = test::shipped_cluster("dgx-a100-80g", 8);
+  DpOptions options;
+  options.prices.overlap = node.efficiency.overlap;
+  options.memory_limit = node.usable_memory();
+  const auto outcome = dp_search(graph, node, {{{2, 4}, {"d0", "d1"}}}, options);
+  REQUIRE(outcome.has_value());
+  REQUIRE(std::holds_alternative<NoPlan>(*outcome));
+  CHECK(static_cast<double>(std::get<NoPlan>(*outcome).min_memory) > 16 * parameters / 8);
+}
+
+TEST_CASE(
+    "copies of parameters are kept where there is room and gathered again where there is not") {
+  const Graph graph = test::llama_graph(test::shipped_config("llama2_7b"), 8, 2048);
+  const Cluster cluster = test::shipped_cluster("dgx-a100-80g", 8);
+  const auto kParameters = static_cast<std::size_t>(MemoryKind::kParameters);
+  const Found free(graph, cluster, {8});
+  const Bytes peak = free.result().evaluation.peak;
+  const Found tight(graph, cluster, {8}, peak - peak / 8);
+  CHECK(tight.result().evaluation.at_peak[kParameters] <
+        free.result().evaluation.at_peak[kParameters]);
+  CHECK(tight.result().evaluation.objective > free.result().evaluation.objective);
+  CHECK(tight.result().evaluation.peak <= peak - peak / 8);
+}
+
 TEST_CASE("one axis of tensor parallelism and a long sequence shard the norms by the sequence") {
   const Cluster cluster = test::shipped_cluster("dgx-a100-80g", 8);
   SECTION("batch 1: the sequence is all there is to cut") {
