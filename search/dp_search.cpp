@@ -22,12 +22,6 @@ struct MeshRun {
   MemorySearchResult found;
 };
 
-/// The best plan so far.
-struct Incumbent {
-  Seconds objective;
-  MemoryPrices prices;
-};
-
 class DpSearch {
  public:
   DpSearch(const std::vector<DpJob>& jobs,
@@ -63,11 +57,11 @@ class DpSearch {
  private:
   static constexpr std::size_t kWave = 2;
 
-  /// All meshes of a stage. Once there is a plan, each is bounded first, and those with a bound
-  /// below the best plan are searched in the order of their bounds, a few at a time; nothing
-  /// depends on the number of threads.
+  /// All meshes of a stage, a few at a time, those with the most even axes first. Once there is a
+  /// plan, each of the others is bounded, and those with a bound below it are searched in the order
+  /// of their bounds. Nothing depends on the number of threads.
   void search(std::vector<MeshRun>& stage) {
-    if (!incumbent_ || !options_.bound_first) {
+    if (!options_.bound_first) {
       in_parallel(stage.size(), [&](std::size_t i) {
         prepare(stage[i]);
         search(stage[i]);
@@ -75,15 +69,30 @@ class DpSearch {
       for (MeshRun& run : stage) take(std::move(run));
       return;
     }
-    in_parallel(stage.size(), [&](std::size_t i) { prepare(stage[i]); });
-    std::stable_sort(stage.begin(), stage.end(), [](const MeshRun& a, const MeshRun& b) {
-      return a.bound < b.bound;
+    std::stable_sort(stage.begin(), stage.end(), [&](const MeshRun& a, const MeshRun& b) {
+      return longest_axis(a) < longest_axis(b);
     });
+    bool bounded = false;
     for (std::size_t begin = 0; begin < stage.size(); begin += kWave) {
-      const std::size_t end = std::min(begin + kWave, stage.size());
-      in_parallel(end - begin, [&](std::size_t i) { search(stage[begin + i]); });
-      for (std::size_t i = begin; i < end; ++i) take(std::move(stage[i]));
+      if (!bounded && incumbent_) {
+        in_parallel(stage.size() - begin, [&](std::size_t i) { prepare(stage[begin + i]); });
+        std::stable_sort(stage.begin() + static_cast<std::ptrdiff_t>(begin),
+                         stage.end(),
+                         [](const MeshRun& a, const MeshRun& b) { return a.bound < b.bound; });
+        bounded = true;
+      }
+      const std::size_t count = std::min(kWave, stage.size() - begin);
+      in_parallel(count, [&](std::size_t i) {
+        if (!bounded) prepare(stage[begin + i]);
+        search(stage[begin + i]);
+      });
+      for (std::size_t i = 0; i < count; ++i) take(std::move(stage[begin + i]));
     }
+  }
+
+  std::int64_t longest_axis(const MeshRun& run) const {
+    const std::vector<std::int64_t>& shape = meshes_[run.mesh].shape;
+    return *std::max_element(shape.begin(), shape.end());
   }
 
   template <class Work>
@@ -138,7 +147,8 @@ class DpSearch {
 
   void search(MeshRun& run) const {
     if (run.error || dropped(run)) return;
-    run.found = memory_search(*run.problem, options_.memory_limit);
+    run.found = memory_search(
+        *run.problem, options_.memory_limit, options_.bound_first ? incumbent_ : std::nullopt);
     if (!run.found.decision) release(run);
   }
 

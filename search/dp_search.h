@@ -68,10 +68,10 @@ using RestrictionsOf = std::function<Result<Restrictions>(PriceBook&, const Mesh
 
 /// The best plan of all jobs and meshes. First the meshes of one and two axes of every job, then
 /// those of three; once there is a plan, a mesh is first bounded by one solve at the memory prices
-/// of the best plan's bound, and dropped where that is no better than the plan. Graphs and cluster
-/// must outlive the result. The same answer for any number of threads. Errors: those of
-/// PriceBook::make and PlanProblem::make, if no mesh is left; kOverflow for a step longer than
-/// kLongestStep.
+/// of the best plan's bound, and dropped where that or any later bound is no better than the plan.
+/// Graphs and cluster must outlive the result. The same answer for any number of threads. Errors:
+/// those of PriceBook::make and PlanProblem::make, if no mesh is left; kOverflow for a step longer
+/// than kLongestStep.
 Result<DpOutcome> dp_search(const std::vector<DpJob>& jobs,
                             const Cluster& cluster,
                             const std::vector<MeshShape>& meshes,

@@ -14,6 +14,8 @@ constexpr int kMostAttempts = 10;
 constexpr int kMostGrowths = 40;
 constexpr int kMostIntersections = 14;
 constexpr double kGrowth = 8;
+constexpr double kBelowIncumbent = 0.7;  ///< the price of another mesh's bound is near this one's
+constexpr double kGrowthFromIncumbent = 1.6;
 constexpr int kWindow = 40;  ///< operators chosen anew around a cut: more than a decoder layer
 constexpr int kMostBalances = 60;
 constexpr int kMostRefinements = 24;
@@ -33,9 +35,14 @@ struct Candidate {
 
 class MemorySearch {
  public:
-  MemorySearch(PlanProblem& problem, Bytes limit) : problem_(problem), limit_(limit) {}
+  MemorySearch(PlanProblem& problem, Bytes limit, const std::optional<Incumbent>& incumbent)
+      : problem_(problem), limit_(limit), incumbent_(incumbent) {}
 
   MemorySearchResult run() {
+    if (incumbent_) {
+      solve(incumbent_->prices);
+      if (infeasible_ || beaten()) return finish();
+    }
     const Candidate cheapest = solve({});
     if (infeasible_) return std::move(result_);
     if (cheapest.measured.peak <= limit_) {
@@ -46,7 +53,7 @@ class MemorySearch {
     Bytes target = limit_;
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
       const std::optional<Candidate> below = squeeze(cheapest, moment, target);
-      if (!below) break;
+      if (!below || beaten()) break;
       if (below->measured.peak <= limit_) break;
       if (below->measured.peak_moment != moment && attempt < kMostAttempts / 2) {
         moment = below->measured.peak_moment;
@@ -54,7 +61,7 @@ class MemorySearch {
         target -= below->measured.peak - limit_;
       }
     }
-    if (!result_.decision && !result_.min_memory) balance(cheapest);
+    if (!result_.decision && !result_.min_memory && !beaten()) balance(cheapest);
     if (result_.decision) refine(cheapest);
     return finish();
   }
@@ -78,6 +85,9 @@ class MemorySearch {
     return candidate;
   }
 
+  /// Nothing better than the incumbent is to be had.
+  bool beaten() const { return incumbent_ && result_.lower_bound >= incumbent_->objective.value; }
+
   void offer(const Candidate& candidate) {
     if (candidate.measured.peak > limit_) return;
     if (result_.decision && result_.objective <= candidate.measured.objective) return;
@@ -89,6 +99,7 @@ class MemorySearch {
   /// below. nullopt: nothing gets below, or (with a lowered target) nothing more is to be had.
   std::optional<Candidate> squeeze(const Candidate& cheapest, int moment, Bytes target) {
     const auto at = static_cast<std::size_t>(moment);
+    if (cheapest.measured.profile[at] <= target) return cheapest;
     const MemoryPrices bytes_only{{{moment, 1.0}}, true};
     const Candidate least = solve(bytes_only);
     if (least.measured.profile[at] > target) {
@@ -102,13 +113,18 @@ class MemorySearch {
     }
     offer(least);
     Candidate above = cheapest;
-    if (above.measured.profile[at] <= target) return above;
+    double growth_factor = kGrowth;
     double price =
         0.01 * above.measured.objective.value / static_cast<double>(above.measured.profile[at]);
+    if (incumbent_ && incumbent_->prices.at.size() == 1) {
+      price = incumbent_->prices.at.begin()->second * kBelowIncumbent;
+      growth_factor = kGrowthFromIncumbent;
+    }
     std::optional<Candidate> below;
     double below_price = 0;
-    for (int growth = 0; growth < kMostGrowths && !below; ++growth, price *= kGrowth) {
+    for (int growth = 0; growth < kMostGrowths && !below; ++growth, price *= growth_factor) {
       Candidate next = solve({{{moment, price}}, false});
+      if (beaten()) return std::nullopt;
       if (next.measured.profile[at] <= target) {
         below_price = price;
         below = std::move(next);
@@ -123,6 +139,7 @@ class MemorySearch {
       const double crossing = (below->measured.objective - above.measured.objective).value / bytes;
       if (!(crossing > 0)) break;
       Candidate next = solve({{{moment, crossing}}, false});
+      if (beaten()) return std::nullopt;
       const double line = above.measured.objective.value +
                           crossing * static_cast<double>(above.measured.profile[at]);
       const double priced =
@@ -239,14 +256,17 @@ class MemorySearch {
 
   PlanProblem& problem_;
   Bytes limit_;
+  const std::optional<Incumbent>& incumbent_;
   bool infeasible_ = false;
   MemorySearchResult result_;
 };
 
 }  // namespace
 
-MemorySearchResult memory_search(PlanProblem& problem, Bytes limit) {
-  return MemorySearch(problem, limit).run();
+MemorySearchResult memory_search(PlanProblem& problem,
+                                 Bytes limit,
+                                 const std::optional<Incumbent>& incumbent) {
+  return MemorySearch(problem, limit, incumbent).run();
 }
 
 double bound_at(PlanProblem& problem, const MemoryPrices& prices, Bytes limit) {

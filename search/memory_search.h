@@ -30,7 +30,17 @@ struct MemorySearchResult {
   int tightest_moment = 0;
 };
 
-MemorySearchResult memory_search(PlanProblem& problem, Bytes limit);
+/// What is known before a mesh is searched: the best plan of the others.
+struct Incumbent {
+  Seconds objective;
+  MemoryPrices prices;  ///< that gave the bound of its mesh
+};
+
+/// With an incumbent the search starts at its prices and ends where the bound reaches its
+/// objective; a decision is then given only where it is better.
+MemorySearchResult memory_search(PlanProblem& problem,
+                                 Bytes limit,
+                                 const std::optional<Incumbent>& incumbent = std::nullopt);
 
 /// A lower bound, in seconds, on every plan of the problem within the limit, from one solve at
 /// these prices; infinity where there is no plan at all.

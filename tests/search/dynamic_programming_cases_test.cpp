@@ -6,7 +6,6 @@
 // labels of a loss became classes, FloorDiv became Div: the same cuts.
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -36,7 +35,7 @@ Cluster cluster_of(std::int64_t devices) {
 DpOptions options_of(const Cluster& cluster) {
   DpOptions options;
   options.prices.overlap = cluster.efficiency.overlap;
-  options.memory_limit = std::numeric_limits<Bytes>::max();
+  options.memory_limit = cluster.usable_memory();
   return options;
 }
 
@@ -64,18 +63,21 @@ std::optional<DpResult> best(const Graph& graph, const Cluster& cluster, const j
   return std::get<DpResult>(std::move(*outcome));
 }
 
-void check(const DpResult& found, const Graph& graph, const Cluster& cluster) {
+void check(const DpResult& found, const Graph& graph, const Cluster& cluster, bool training) {
   CHECK(found.optimal);
   PlanContext context;
   context.version = "0.0.0";
   context.axes = found.mesh.axes;
-  context.memory_limit = std::numeric_limits<Bytes>::max();
+  context.options.mode = training ? "training" : "inference";
+  context.memory_limit = cluster.usable_memory();
+  context.result.gap = 0;
+  context.result.lower_bound = found.evaluation.objective.value;
   context.result.status = PlanStatus::kOptimal;
   context.result.found_by = "dp";
   context.result.objective = found.evaluation.objective;
   const Plan plan = build_plan(*found.book, found.assignment, found.evaluation, context);
   for (const Finding& finding : check_plan(plan, graph, cluster))
-    FAIL_CHECK(finding.where << ": " << finding.message);
+    FAIL_CHECK(finding.pointer << ": " << finding.message);
 }
 
 /// What another planner calls the elimination of a variable, by what it is joined to.
@@ -147,16 +149,17 @@ TEST_CASE("graphs of another planner's tests are planned, never at a higher cost
     INFO(one.at("id").get<std::string>());
     ++replayed;
     const auto text = one.at("graph").get<std::string>();
-    const Graph graph = test::build_graph(text, text.find("loss ") != std::string::npos);
+    const bool training = text.find("loss ") != std::string::npos;
+    const Graph graph = test::build_graph(text, training);
     const Cluster cluster = cluster_of(one.at("devices").get<std::int64_t>());
     const auto ours = best(graph, cluster, one.value("given", json::object()));
     REQUIRE(ours);
-    check(*ours, graph, cluster);
+    check(*ours, graph, cluster, training);
     CHECK(ours->assignment.strategies.size() == graph.operators.size());
     if (!one.contains("theirs")) continue;
     const auto theirs = best(graph, cluster, one.at("theirs"));
     REQUIRE(theirs);
-    check(*theirs, graph, cluster);
+    check(*theirs, graph, cluster, training);
     CHECK(ours->evaluation.objective <= theirs->evaluation.objective);
     ++compared;
     if (ours->evaluation.objective == theirs->evaluation.objective) ++equal;
@@ -210,7 +213,7 @@ TEST_CASE("every elimination that has a name is one of ours, and keeps the optim
       CHECK(elimination_name(steps.front(), problem) == row.first);
       // what remains of each part of the graph at the end is one variable
       std::size_t last = 0;
-      for (const Eliminated& step : steps) last += step.neighbours.empty() ? 1 : 0;
+      for (const Eliminated& step : steps) last += step.neighbours.empty() ? 1U : 0U;
       CHECK(last == (std::string(row.name) == "two parts" ? 2U : 1U));
     }
   }
