@@ -71,7 +71,7 @@ void check(const DpResult& found, const Graph& graph, const Cluster& cluster, bo
   context.options.mode = training ? "training" : "inference";
   context.memory_limit = cluster.usable_memory();
   context.result.gap = 0;
-  context.result.lower_bound = found.evaluation.objective.value;
+  context.result.lower_bound = found.evaluation.objective;
   context.result.status = PlanStatus::kOptimal;
   context.result.found_by = "dp";
   context.result.objective = found.evaluation.objective;
