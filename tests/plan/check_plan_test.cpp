@@ -294,7 +294,8 @@ std::vector<Mutation> mutations() {
   };
 }
 
-TEST_CASE("every fault of the list is reported, wherever it is made") {
+/// Makes every fault at every step-th place that it can be made at.
+void make_faults(std::size_t step) {
   for (const PlannedCase& wanted : planned_cases()) {
     if (wanted.name != "llama" && wanted.name != "mlp on a wide mesh" &&
         wanted.recompute == "none") {
@@ -302,7 +303,7 @@ TEST_CASE("every fault of the list is reported, wherever it is made") {
     }
     const Planned planned = plan_case(wanted);
     for (const Mutation& mutation : mutations()) {
-      for (std::size_t n = 0; n < 500; ++n) {
+      for (std::size_t n = 0; n < 500; n += step) {
         Plan plan = planned.plan;
         if (!mutation.apply(plan, n)) break;
         INFO(wanted.name << ": " << mutation.name << ", place " << n);
@@ -310,6 +311,12 @@ TEST_CASE("every fault of the list is reported, wherever it is made") {
       }
     }
   }
+}
+
+TEST_CASE("every fault of the list is reported, in many places") { make_faults(5); }
+
+TEST_CASE("every fault of the list is reported, wherever it is made", "[.][slow]") {
+  make_faults(1);
 }
 
 /// Every leaf of a document, by JSON Pointer.
@@ -368,7 +375,8 @@ nlohmann::json changed(const nlohmann::json& leaf) {
   return text + "x";
 }
 
-TEST_CASE("no value of a plan can be changed unnoticed") {
+/// Changes up to `most` values of each plan, a sixth of them in a large one.
+void change_values(std::size_t most) {
   for (const PlannedCase& wanted : planned_cases()) {
     const bool small = !wanted.graph_text.empty();
     if (!small && wanted.name != "llama, tied embeddings" && wanted.name != "llama" &&
@@ -381,7 +389,7 @@ TEST_CASE("no value of a plan can be changed unnoticed") {
     collect(document, "", leaves);
     std::mt19937 random(3);
     std::shuffle(leaves.begin(), leaves.end(), random);
-    leaves.resize(std::min<std::size_t>(leaves.size(), small ? 2000 : 300));
+    leaves.resize(std::min<std::size_t>(leaves.size(), small ? most : most / 6));
     std::size_t tried = 0;
     for (const std::string& leaf : leaves) {
       if (is_free(leaf)) continue;
@@ -397,6 +405,10 @@ TEST_CASE("no value of a plan can be changed unnoticed") {
     CHECK(tried > 50);
   }
 }
+
+TEST_CASE("no value of a plan can be changed unnoticed") { change_values(600); }
+
+TEST_CASE("no value of any plan can be changed unnoticed", "[.][slow]") { change_values(3000); }
 
 TEST_CASE("nonsense is reported, never believed") {
   const Planned planned = plan_case({});

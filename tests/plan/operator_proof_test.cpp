@@ -54,15 +54,23 @@ void prove(const std::string& type, std::uint64_t seed, Proof& proof) {
   }
 }
 
-TEST_CASE("every operator gives the same in shards as whole, forward and backward") {
+void prove_every_type(std::uint64_t seed) {
   Proof proof;
   for (const std::string& type : operator_types()) {
     INFO(type);
     REQUIRE(operator_cases().contains(type));
-    for (const std::uint64_t seed : {1U, 2U}) prove(type, seed, proof);
+    prove(type, seed, proof);
   }
-  CHECK(proof.operators > 500);
-  CHECK(proof.strategies > 30000);
+  CHECK(proof.operators > 250);
+  CHECK(proof.strategies > 15000);
+}
+
+TEST_CASE("every operator gives the same in shards as whole, forward and backward") {
+  prove_every_type(1);
+}
+
+TEST_CASE("every operator gives the same in shards as whole with other numbers", "[.][slow]") {
+  for (const std::uint64_t seed : {2U, 3U}) prove_every_type(seed);
 }
 
 TEST_CASE("an operator of the user's own gives the same in shards as whole, by its rule") {
