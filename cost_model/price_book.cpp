@@ -156,7 +156,7 @@ PriceBook::PriceBook(const Graph& graph,
           mesh_shape_,
           [this](const CollectiveCall& call) { return collectives_.time(call); },
           Division::kEqual),
-      table_of_tensor_(graph.tensors.size(), nullptr) {
+      tensor_kinds_(graph.tensors.size(), -1) {
   std::map<const Rule*, std::shared_ptr<const OperatorInfo>> known;
   Interner kinds;
   std::vector<std::uint64_t> key;
@@ -395,22 +395,29 @@ Reduction PriceBook::reduction_of(TensorId tensor) const {
   return t.producer ? info(*t.producer).result_reduction() : Reduction::kSum;
 }
 
-const StateTable& PriceBook::states(TensorId tensor) {
-  const StateTable*& known = table_of_tensor_[index(tensor)];
-  if (known != nullptr) return *known;
+int PriceBook::tensor_kind(TensorId tensor) {
+  int& known = tensor_kinds_[index(tensor)];
+  if (known >= 0) return known;
   const Tensor& t = graph_.tensor(tensor);
-  const Reduction reduction = reduction_of(tensor);
-  const bool gradient = t.has_gradient;
   std::vector<std::uint64_t> key;
   key.reserve(3 + t.shape.size());
   key.insert(key.end(),
              {static_cast<std::uint64_t>(dtype_bytes(t.dtype)),
-              gradient ? 1U : 0U,
-              static_cast<std::uint64_t>(reduction)});
+              t.has_gradient ? 1U : 0U,
+              static_cast<std::uint64_t>(reduction_of(tensor))});
   for (const std::int64_t size : t.shape) key.push_back(static_cast<std::uint64_t>(size));
-  const auto [entry, added] = state_table_keys_.number(key);
-  if (added) {
-    StateTable& table = state_tables_.emplace_back();
+  known = tensor_kind_keys_.number(key).first;
+  return known;
+}
+
+const StateTable& PriceBook::states(TensorId tensor) {
+  const auto kind = static_cast<std::size_t>(tensor_kind(tensor));
+  if (state_tables_.size() <= kind) state_tables_.resize(kind + 1);
+  StateTable& table = state_tables_[kind];
+  if (table.states.empty()) {
+    const Tensor& t = graph_.tensor(tensor);
+    const Reduction reduction = reduction_of(tensor);
+    const bool gradient = t.has_gradient;
     table.states = all_states(t.shape, mesh_shape_, gradient, true);
     const std::size_t count = table.states.size();
     std::vector<Placements> values;
@@ -452,8 +459,7 @@ const StateTable& PriceBook::states(TensorId tensor) {
       }
     }
   }
-  known = &state_tables_[static_cast<std::size_t>(entry)];
-  return *known;
+  return table;
 }
 
 const Redistribution* PriceBook::forward_steps(TensorId tensor,
@@ -549,7 +555,7 @@ const ParameterPrice& PriceBook::shared_parameter_price(TensorId tensor,
                                                         const TensorState& state,
                                                         const ParameterChoice& choice,
                                                         bool read_again) {
-  const std::uint64_t key[] = {reinterpret_cast<std::uintptr_t>(&states(tensor)),
+  const std::uint64_t key[] = {static_cast<std::uint64_t>(tensor_kind(tensor)),
                                type_word(graph_.tensor(tensor)),
                                word(state.axes),
                                word(choice),

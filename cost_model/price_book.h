@@ -180,6 +180,8 @@ class PriceBook {
             std::shared_ptr<const DataFlow> flow);
 
   Reduction reduction_of(TensorId tensor) const;
+  /// Equal for tensors of equal states and prices between them.
+  int tensor_kind(TensorId tensor);
   /// Of the first operand; fp32 where there is none.
   DType first_dtype(const Operator& op) const;
   /// At whose rate the operator computes.
@@ -219,9 +221,9 @@ class PriceBook {
   std::deque<OperatorPrice> operator_prices_;
   Interner parameter_price_keys_;
   std::deque<ParameterPrice> parameter_prices_;
-  Interner state_table_keys_;
-  std::deque<StateTable> state_tables_;
-  std::vector<const StateTable*> table_of_tensor_;
+  Interner tensor_kind_keys_;
+  std::vector<int> tensor_kinds_;        ///< per tensor; -1: not asked for yet
+  std::deque<StateTable> state_tables_;  ///< per kind; without states: not asked for yet
 };
 
 }  // namespace meshplan
