@@ -2,6 +2,7 @@
 // meshplan plan GRAPH: graph + cluster -> plan.
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include "apps/cluster_reader.h"
 #include "apps/command.h"
 #include "apps/constraints_reader.h"
+#include "apps/search_control.h"
 #include "graph/graph_document.h"
 #include "graph/quantity.h"
 #include "lib/device_mesh.h"
@@ -26,7 +28,7 @@
 #include "search/axis_roles.h"
 #include "search/baselines.h"
 #include "search/constraint_restrictions.h"
-#include "search/dp_search.h"
+#include "search/top_plans.h"
 
 namespace meshplan {
 namespace {
@@ -46,6 +48,8 @@ struct PlanCommandOptions {
   std::string memory_limit;
   std::string unknown_operators = "error";
   std::vector<std::string> baselines;
+  std::int64_t top = 1;
+  std::string time_limit;
 };
 
 Unexpected<Error> usage(const std::string& option, const std::string& message) {
@@ -139,6 +143,7 @@ struct PlanRequest {
   std::vector<MeshShape> meshes;
   bool mesh_is_given = false;
   DpOptions dp;
+  std::optional<Seconds> time_limit;
 };
 
 /// "4" or "auto": the powers of two that divide the graph's batch.
@@ -189,6 +194,13 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
     auto limit = parse_bytes(options.memory_limit);
     if (!limit) return usage("--memory-limit", limit.error().message);
     request.dp.memory_limit = *limit;
+  }
+  if (!options.time_limit.empty()) {
+    auto limit = parse_quantity(options.time_limit, Unit::kSeconds);
+    if (!limit || !(*limit > 0))
+      return usage("--time-limit",
+                   "\"" + options.time_limit + "\": expected a time above 0, e.g. 30 or 2min");
+    request.time_limit = Seconds{*limit};
   }
   request.dp.threads =
       common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
@@ -269,28 +281,40 @@ PlanOptions plan_options(const PlanCommandOptions& options,
   if (options.unknown_operators != "error")
     made.others["unknown_operators"] = options.unknown_operators;
   if (!options.baselines.empty()) made.others["baseline"] = options.baselines;
+  if (options.top > 1) made.others["top"] = options.top;
+  if (request.time_limit) made.others["time_limit"] = request.time_limit->value;
   return made;
 }
 
 /// Reports why nothing fits and what would help; exit code 4.
 int report_no_plan(const NoPlan& none,
                    const PlanRequest& request,
-                   PlanContext context,
+                   const PlanCommandOptions& options,
                    const CommonOptions& common) {
   const Bytes limit = request.dp.memory_limit;
-  std::string message = "no plan fits the memory limit of " + readable_bytes(limit) + " per device";
+  std::string message =
+      none.stopped
+          ? "the search was stopped before it found a plan, and what is simple does not fit "
+            "the memory limit of "
+          : "no plan fits the memory limit of ";
+  message += readable_bytes(limit) + " per device";
   if (none.min_memory > 0) {
     message += ": at the tightest moment, " + none.moment + ", every plan needs at least " +
                readable_bytes(none.min_memory) + ", " + readable_bytes(none.min_memory - limit) +
                " more";
   }
-  message +=
-      ". What would help: more devices (--devices), smaller micro-batches (--microbatches), ";
-  if (context.options.mode == "training" && context.options.recompute != "full")
+  message += none.stopped ? ". What would help: more time, " : ". What would help: ";
+  message += "more devices (--devices), smaller micro-batches (--microbatches), ";
+  if (options.mode == "training" && options.recompute != "full")
     message += "recomputation (--recompute full), ";
   message += "a smaller optimizer state (--optimizer)";
   report({ErrorCode::kConflict, "", message});
   if (common.format == "json") {
+    PlanContext context;
+    context.version = MESHPLAN_VERSION;
+    context.options = plan_options(options, request, request.microbatches.front(), common);
+    context.memory_limit = limit;
+    context.result.found_by = "dp";
     context.result.status = PlanStatus::kInfeasible;
     if (none.min_memory > 0) context.result.min_memory = none.min_memory;
     Plan plan = infeasible_plan(request.graphs.front(), request.cluster, context);
@@ -324,6 +348,137 @@ PlanBaseline baseline_of(const std::string& name, const PlanRequest& request, st
   return made;
 }
 
+/// The plan of a result; the cheapest one (`is_best`) alone bears the bound and the baselines.
+Plan plan_of(DpResult& found,
+             bool is_best,
+             const PlanRequest& request,
+             const PlanCommandOptions& options,
+             const CommonOptions& common) {
+  PlanContext context;
+  context.version = MESHPLAN_VERSION;
+  context.options = plan_options(options, request, request.microbatches[found.job], common);
+  context.memory_limit = request.dp.memory_limit;
+  context.result.found_by = "dp";
+  const double objective = found.evaluation.objective.value;
+  context.roles = axis_roles(*found.book, found.assignment);
+  context.axes = request.mesh_is_given ? found.mesh.axes : axis_names(context.roles);
+  context.result.status = found.optimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+  context.result.objective = found.evaluation.objective;
+  if (is_best && (found.lower_bound > 0 || !found.stopped)) {
+    context.result.lower_bound = Seconds{found.lower_bound};
+    context.result.gap = objective > 0 ? (objective - found.lower_bound) / objective : 0.0;
+  }
+  if (request.constraints) {
+    auto mesh = DeviceMesh::make(found.mesh.shape, found.mesh.axes);
+    auto bound = bind_constraints(*request.constraints, request.graphs[found.job], *mesh);
+    for (const auto& [tensor, choices] : bound->tensors) context.constrained.insert(tensor);
+  }
+  Plan plan = build_plan(*found.book, found.assignment, found.evaluation, context);
+  if (found.stopped)
+    plan.notes.emplace_back("the search was stopped early; a better plan may exist");
+  if (is_best) {
+    for (const std::string& name : options.baselines)
+      plan.baselines.push_back(baseline_of(name, request, found.job));
+  }
+  return plan;
+}
+
+/// What is returned where the search was stopped before it found a plan: the cheapest
+/// data-parallel plan that fits, the constraints' best plan on one mesh.
+std::optional<DpResult> plan_without_search(const PlanRequest& request,
+                                            const RestrictionsOf& restrictions) {
+  const MeshShape& mesh = request.meshes.front();
+  DpOptions options = request.dp;
+  options.prices.microbatches = request.microbatches.front();
+  options.stop = {};
+  options.progress = {};
+  const Graph& graph = request.graphs.front();
+  std::optional<DpResult> best;
+  const auto offer = [&](DpResult found) {
+    if (!best || found.evaluation.objective < best->evaluation.objective) best = std::move(found);
+  };
+  if (request.constraints) {
+    auto outcome = dp_search(graph, request.cluster, {mesh}, options, restrictions);
+    if (outcome && std::holds_alternative<DpResult>(*outcome))
+      offer(std::move(std::get<DpResult>(*outcome)));
+  } else {
+    for (const ParameterAction rest : {ParameterAction::kNone,
+                                       ParameterAction::kState,
+                                       ParameterAction::kGradient,
+                                       ParameterAction::kAll}) {
+      const TextbookPlan data{std::vector<AxisRole>(mesh.shape.size(), AxisRole::kData), rest};
+      auto found = search_textbook(data, graph, request.cluster, {mesh}, options);
+      if (found && found->fits) offer(std::move(found->found));
+    }
+  }
+  if (!best) return std::nullopt;
+  best->stopped = true;
+  best->optimal = false;
+  best->lower_bound = 0;  // of this kind of plans alone
+  return best;
+}
+
+/// "plan.json" -> "plan.2.json".
+std::string numbered(const std::string& path, std::size_t number) {
+  const std::filesystem::path whole(path);
+  std::filesystem::path name = whole.stem();
+  name += "." + std::to_string(number);
+  name += whole.extension();
+  return (whole.parent_path() / name).string();
+}
+
+/// The plans as one JSON list, or one plan as it is.
+std::string plans_json(const std::vector<Plan>& plans) {
+  if (plans.size() == 1) return write_plan(plans.front());
+  std::string text = "[\n";
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    std::string plan = write_plan(plans[i]);
+    while (!plan.empty() && plan.back() == '\n') plan.pop_back();
+    text += plan + (i + 1 < plans.size() ? ",\n" : "\n");
+  }
+  return text + "]\n";
+}
+
+/// What the other plans are, beside the first one.
+SummaryTable other_plans_table(const std::vector<Plan>& plans, const std::string& output) {
+  SummaryTable table{"Other kinds of plans",
+                     {"mesh", "micro-batches", "objective", "against the first", "memory", "file"},
+                     {false, true, true, true, true, false},
+                     {}};
+  const double first = plans.front().result.objective->value;
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    const double objective = plans[i].result.objective->value;
+    table.rows.push_back({mesh_text(plans[i].mesh),
+                          std::to_string(plans[i].options.microbatches),
+                          readable_time(*plans[i].result.objective),
+                          first > 0 ? "+" + readable_percent(objective / first - 1) : "",
+                          readable_bytes(plans[i].memory.peak),
+                          output.empty() ? "" : numbered(output, i + 1)});
+  }
+  return table;
+}
+
+int write_plans(const std::vector<Plan>& plans, const CommonOptions& common) {
+  const bool to_file = !common.output.empty() && common.output != "-";
+  if (to_file) {
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const std::string file = i == 0 ? common.output : numbered(common.output, i + 1);
+      if (auto done = write_output(file, write_plan(plans[i])); !done) return report(done.error());
+    }
+  }
+  std::string shown;
+  if (common.format == "json" || (common.format == "text" && common.output == "-")) {
+    shown = plans_json(plans);
+  } else {
+    Summary summary = summarise(plans.front());
+    if (plans.size() > 1)
+      summary.tables.push_back(other_plans_table(plans, to_file ? common.output : ""));
+    shown = common.format == "markdown" ? summary_markdown(summary) : summary_text(summary);
+  }
+  if (auto done = write_output("", shown); !done) return report(done.error());
+  return kDone;
+}
+
 int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
   auto request = read_request(options, common);
   if (!request) return report(request.error());
@@ -340,7 +495,18 @@ int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
   std::vector<DpJob> jobs;
   for (std::size_t i = 0; i < request->graphs.size(); ++i)
     jobs.push_back({&request->graphs[i], request->microbatches[i]});
-  auto outcome = dp_search(jobs, request->cluster, request->meshes, request->dp, restrictions);
+  std::optional<SearchControl> control(std::in_place, request->time_limit, !common.quiet);
+  request->dp.stop = [&] { return control->stop(); };
+  request->dp.progress = [&](const DpProgress& progress) { control->show(progress); };
+  auto outcome = top_plans(static_cast<std::size_t>(options.top),
+                           jobs,
+                           request->cluster,
+                           request->meshes,
+                           request->dp,
+                           restrictions);
+  control.reset();
+  request->dp.stop = {};  // baselines are searched to their end
+  request->dp.progress = {};
   if (!outcome) {
     Error error = outcome.error();
     if (error.where.empty()) {
@@ -350,48 +516,19 @@ int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
     }
     return report(error);
   }
-  PlanContext context;
-  context.version = MESHPLAN_VERSION;
-  const DpResult* chosen = std::get_if<DpResult>(&*outcome);
-  context.options = plan_options(
-      options, *request, request->microbatches[chosen != nullptr ? chosen->job : 0], common);
-  context.memory_limit = request->dp.memory_limit;
-  context.result.found_by = "dp";
-  if (const NoPlan* none = std::get_if<NoPlan>(&*outcome))
-    return report_no_plan(*none, *request, std::move(context), common);
-
-  DpResult& found = std::get<DpResult>(*outcome);
-  const double objective = found.evaluation.objective.value;
-  context.roles = axis_roles(*found.book, found.assignment);
-  context.axes = request->mesh_is_given ? found.mesh.axes : axis_names(context.roles);
-  context.result.status = found.optimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
-  context.result.objective = found.evaluation.objective;
-  context.result.lower_bound = Seconds{found.lower_bound};
-  context.result.gap = objective > 0 ? (objective - found.lower_bound) / objective : 0.0;
-  if (request->constraints) {
-    auto mesh = DeviceMesh::make(found.mesh.shape, found.mesh.axes);
-    auto bound = bind_constraints(*request->constraints, request->graphs[found.job], *mesh);
-    for (const auto& [tensor, choices] : bound->tensors) context.constrained.insert(tensor);
+  if (const NoPlan* none = std::get_if<NoPlan>(&*outcome)) {
+    std::optional<DpResult> found;
+    if (none->stopped) found = plan_without_search(*request, restrictions);
+    if (!found) return report_no_plan(*none, *request, options, common);
+    outcome->emplace<0>().push_back(std::move(*found));
   }
-  Plan plan = build_plan(*found.book, found.assignment, found.evaluation, context);
-  for (const std::string& name : options.baselines)
-    plan.baselines.push_back(baseline_of(name, *request, found.job));
-
-  const bool to_file = !common.output.empty() && common.output != "-";
-  if (to_file) {
-    if (auto done = write_output(common.output, write_plan(plan)); !done)
-      return report(done.error());
-  }
-  std::string shown;
-  if (common.format == "json") {
-    shown = write_plan(plan);
-  } else if (common.format == "markdown") {
-    shown = summary_markdown(summarise(plan));
-  } else {
-    shown = common.output == "-" ? write_plan(plan) : summary_text(summarise(plan));
-  }
-  if (auto done = write_output("", shown); !done) return report(done.error());
-  return kDone;
+  std::vector<Plan> plans;
+  for (DpResult& found : std::get<std::vector<DpResult>>(*outcome))
+    plans.push_back(plan_of(found, plans.empty(), *request, options, common));
+  if (plans.size() < static_cast<std::size_t>(options.top))
+    plans.front().notes.push_back("kinds of plans found: " + std::to_string(plans.size()) +
+                                  " of the " + std::to_string(options.top) + " asked for");
+  return write_plans(plans, common);
 }
 
 }  // namespace
@@ -459,6 +596,18 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
       ->check(CLI::IsMember({"ddp", "zero1", "zero2", "fsdp", "megatron", "megatron-sp"}))
       ->type_name("ddp|zero1|zero2|fsdp|megatron|megatron-sp")
       ->take_all();
+  app.add_option("--top",
+                 options->top,
+                 "So many plans of different kinds (other meshes, other uses of their axes), the "
+                 "cheapest first; with -o plan.json the others are plan.2.json, ...")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100}))
+      ->type_name("K")
+      ->capture_default_str();
+  app.add_option("--time-limit",
+                 options->time_limit,
+                 "End the search after this time, e.g. 30 (seconds) or 2min, with the best plan so "
+                 "far; so does Ctrl-C")
+      ->type_name("S");
   return [options, &common] { return run_plan(*options, common); };
 }
 

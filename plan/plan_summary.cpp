@@ -30,24 +30,6 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
   return text;
 }
 
-std::string mesh_text(const PlanMesh& mesh) {
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < mesh.shape.size(); ++i) {
-    const std::string name = i < mesh.axes.size() ? mesh.axes[i] : "axis" + std::to_string(i);
-    parts.push_back(name + "=" + std::to_string(mesh.shape[i]));
-    if (i >= mesh.roles.size()) continue;
-    // what the name says already is not said again
-    std::vector<std::string> roles = mesh.roles[i];
-    const auto is_named = [&](const std::string& role) {
-      return name.compare(0, role.size(), role) == 0 &&
-             name.find_first_not_of("0123456789", role.size()) == std::string::npos;
-    };
-    std::erase_if(roles, is_named);
-    if (!roles.empty()) parts.back() += " (" + joined(roles, ", ") + ")";
-  }
-  return parts.empty() ? "one device" : joined(parts, ", ");
-}
-
 std::string share(double part, double whole) {
   return whole > 0 ? readable_percent(part / whole) : "";
 }
@@ -646,6 +628,24 @@ std::string markdown_cell(std::string_view text) {
 }
 
 }  // namespace
+
+std::string mesh_text(const PlanMesh& mesh) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < mesh.shape.size(); ++i) {
+    const std::string name = i < mesh.axes.size() ? mesh.axes[i] : "axis" + std::to_string(i);
+    parts.push_back(name + "=" + std::to_string(mesh.shape[i]));
+    if (i >= mesh.roles.size()) continue;
+    // what the name says already is not said again
+    std::vector<std::string> roles = mesh.roles[i];
+    const auto is_named = [&](const std::string& role) {
+      return name.compare(0, role.size(), role) == 0 &&
+             name.find_first_not_of("0123456789", role.size()) == std::string::npos;
+    };
+    std::erase_if(roles, is_named);
+    if (!roles.empty()) parts.back() += " (" + joined(roles, ", ") + ")";
+  }
+  return parts.empty() ? "one device" : joined(parts, ", ");
+}
 
 Summary summarise(const Plan& plan) {
   Summary summary;

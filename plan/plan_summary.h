@@ -29,6 +29,9 @@ struct Summary {
 /// layer, the search and what it proves, the baselines asked for. Equal layers share a row.
 Summary summarise(const Plan& plan);
 
+/// "dp=2 (zero1), tp=8": sizes, and the roles that the names do not say.
+std::string mesh_text(const PlanMesh& mesh);
+
 /// Aligned columns without colour; long names are shortened in the middle.
 std::string summary_text(const Summary& summary);
 /// GitHub-flavoured tables.

@@ -15,11 +15,8 @@ constexpr double kLeastShare = 0.25;
 
 /// FLOPs, elements and parameters that one axis cuts in which way.
 struct AxisVotes {
-  double products = 0;  ///< FLOPs of all products
-  double batch = 0;     ///< of those that cut the batch, ...
-  double sequence = 0;
-  double weights = 0;
-  double experts = 0;
+  double products = 0;             ///< FLOPs of all products
+  std::array<double, 5> by_use{};  ///< and of those that the axis cuts so
   double attention_sequence = 0;
   double attention_heads = 0;
   double normalised = 0;           ///< elements of all normalised tensors
@@ -27,6 +24,9 @@ struct AxisVotes {
   double all_parameters = 0;       ///< elements of all parameters
   double parameters = 0;           ///< and of those that readers want whole
   std::array<double, 4> rest{};    ///< of these by ParameterAction
+
+  double& of(AxisUse use) { return by_use[static_cast<std::size_t>(use)]; }
+  double of(AxisUse use) const { return by_use[static_cast<std::size_t>(use)]; }
 };
 
 bool has_factor(const OperandRule& operand, int factor) {
@@ -51,13 +51,8 @@ double flops_of(const Operator& op) {
 
 class AxisVoting {
  public:
-  AxisVoting(PriceBook& book, const Assignment& assignment, int axis)
-      : book_(book),
-        graph_(book.graph()),
-        assignment_(assignment),
-        axis_(axis),
-        batch_(follow_dimension(graph_, 0)),
-        sequence_(follow_dimension(graph_, 1)) {}
+  AxisVoting(PriceBook& book, const Assignment& assignment, const AxisUses& uses, int axis)
+      : book_(book), graph_(book.graph()), assignment_(assignment), uses_(uses), axis_(axis) {}
 
   AxisVotes run() {
     for (std::size_t i = 0; i < graph_.operators.size(); ++i) add_operator(i);
@@ -68,29 +63,23 @@ class AxisVoting {
  private:
   void add_operator(std::size_t i) {
     const Operator& op = graph_.operators[i];
-    const AxisAction& action =
-        book_.info(static_cast<OperatorId>(i)).action(assignment_.strategies[i], axis_);
-    const bool factor = action.kind == AxisAction::Kind::kFactor;
-    const bool cuts_batch = factor && batch_[i] && *batch_[i] == action.factor;
-    const bool ring = action.kind == AxisAction::Kind::kRing;
-    const bool cuts_sequence = ring || (factor && sequence_[i] && *sequence_[i] == action.factor);
+    const auto id = static_cast<OperatorId>(i);
+    const AxisAction& action = book_.info(id).action(assignment_.strategies[i], axis_);
+    const AxisUse use = uses_.of(id, action);
     if (op.rule->family == OperatorFamily::kMatMul) {
       const double flops = flops_of(op);
       votes_.products += flops;
-      if (cuts_batch) {
-        votes_.batch += flops;
-      } else if (cuts_sequence) {
-        votes_.sequence += flops;
-      } else if (shards_parameter(graph_, op, action)) {
-        (is_expert(op, action.factor) ? votes_.experts : votes_.weights) += flops;
+      votes_.of(use) += flops;
+    } else if (op.rule->family == OperatorFamily::kAttention) {
+      if (use == AxisUse::kSequence) {
+        votes_.attention_sequence += flops_of(op);
+      } else if (use == AxisUse::kNone && action.kind == AxisAction::Kind::kFactor) {
+        votes_.attention_heads += flops_of(op);
       }
-    } else if (op.rule->family == OperatorFamily::kAttention && !cuts_batch) {
-      if (cuts_sequence) votes_.attention_sequence += flops_of(op);
-      if (factor && !cuts_sequence) votes_.attention_heads += flops_of(op);
     } else if (op.rule->family == OperatorFamily::kNormalization) {
       const auto elements = static_cast<double>(element_count(graph_.tensor(op.outputs[0]).shape));
       votes_.normalised += elements;
-      if (cuts_sequence) votes_.normalised_sequence += elements;
+      if (use == AxisUse::kSequence) votes_.normalised_sequence += elements;
     }
   }
 
@@ -109,63 +98,102 @@ class AxisVoting {
   PriceBook& book_;
   const Graph& graph_;
   const Assignment& assignment_;
+  const AxisUses& uses_;
   int axis_;
-  std::vector<std::optional<int>> batch_;
-  std::vector<std::optional<int>> sequence_;
   AxisVotes votes_;
 };
 
-/// How most parameters that are not cut for their readers rest along the axis: "fsdp", "zero2",
-/// "zero1" or "".
-std::string rest_of(const AxisVotes& votes) {
-  if (votes.parameters < kLeastShare * votes.all_parameters) return "";
+/// How most parameters that are not cut for their readers rest along the axis; none where they are
+/// few. Those that are cut more count for what cuts less.
+std::optional<ParameterAction> rest_of(const AxisVotes& votes) {
+  if (votes.parameters < kLeastShare * votes.all_parameters) return std::nullopt;
   double cut = 0;
-  for (const auto& [action, name] : {std::pair(ParameterAction::kAll, "fsdp"),
-                                     std::pair(ParameterAction::kGradient, "zero2"),
-                                     std::pair(ParameterAction::kState, "zero1")}) {
+  for (const ParameterAction action :
+       {ParameterAction::kAll, ParameterAction::kGradient, ParameterAction::kState}) {
     cut += votes.rest[static_cast<std::size_t>(action)];
-    if (cut > votes.parameters / 2) return name;
+    if (cut > votes.parameters / 2) return action;
+  }
+  return ParameterAction::kNone;
+}
+
+const char* rest_role(ParameterAction rest) {
+  switch (rest) {
+    case ParameterAction::kNone:
+      return "";
+    case ParameterAction::kState:
+      return "zero1";
+    case ParameterAction::kGradient:
+      return "zero2";
+    case ParameterAction::kAll:
+      return "fsdp";
   }
   return "";
 }
 
-std::vector<std::string> roles_of(const AxisVotes& votes) {
+AxisHabit habit_of(const AxisVotes& votes) {
   const bool context = votes.attention_sequence >= votes.attention_heads;
-  std::vector<std::pair<double, std::string>> shares = {{votes.batch, "dp"},
-                                                        {votes.weights, "tp"},
-                                                        {votes.experts, "ep"},
-                                                        {votes.sequence, context ? "cp" : "sp"}};
-  std::stable_sort(
-      shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<std::string> roles;
-  for (const auto& [flops, role] : shares) {
-    if (flops > 0 && flops >= kLeastShare * votes.products) roles.push_back(role);
+  std::vector<std::pair<AxisUse, const char*>> uses = {{AxisUse::kBatch, "dp"},
+                                                       {AxisUse::kWeights, "tp"},
+                                                       {AxisUse::kExperts, "ep"},
+                                                       {AxisUse::kSequence, context ? "cp" : "sp"}};
+  std::stable_sort(uses.begin(), uses.end(), [&](const auto& a, const auto& b) {
+    return votes.of(a.first) > votes.of(b.first);
+  });
+  AxisHabit habit;
+  for (const auto& [use, role] : uses) {
+    if (votes.of(use) <= 0 || votes.of(use) < kLeastShare * votes.products) continue;
+    if (habit.roles.empty()) habit.use = use;
+    habit.roles.emplace_back(role);
   }
   const auto has = [&](const char* role) {
-    return std::find(roles.begin(), roles.end(), role) != roles.end();
+    return std::find(habit.roles.begin(), habit.roles.end(), role) != habit.roles.end();
   };
-  if (has("tp") && !has("sp") && !has("cp") && 2 * votes.normalised_sequence > votes.normalised)
-    roles.emplace_back("sp");
-  const std::string rest = roles.empty() ? "" : rest_of(votes);
-  if (rest.empty()) return roles;
-  const auto data = std::find(roles.begin(), roles.end(), "dp");
-  if (rest == "fsdp" && data != roles.end()) {
-    *data = rest;
-  } else {
-    roles.push_back(rest);
+  if (has("tp") && !has("sp") && !has("cp") && 2 * votes.normalised_sequence > votes.normalised) {
+    habit.sequence_between = true;
+    habit.roles.emplace_back("sp");
   }
-  return roles;
+  if (habit.roles.empty()) return habit;
+  habit.rest = rest_of(votes);
+  if (!habit.rest || *habit.rest == ParameterAction::kNone) return habit;
+  const auto data = std::find(habit.roles.begin(), habit.roles.end(), "dp");
+  if (*habit.rest == ParameterAction::kAll && data != habit.roles.end()) {
+    *data = rest_role(*habit.rest);
+  } else {
+    habit.roles.emplace_back(rest_role(*habit.rest));
+  }
+  return habit;
 }
 
 }  // namespace
 
-std::vector<std::vector<std::string>> axis_roles(PriceBook& book, const Assignment& assignment) {
-  std::vector<std::vector<std::string>> roles;
+AxisUses::AxisUses(const Graph& graph)
+    : graph_(graph), batch_(follow_dimension(graph, 0)), sequence_(follow_dimension(graph, 1)) {}
+
+AxisUse AxisUses::of(OperatorId id, const AxisAction& action) const {
+  const std::size_t i = index(id);
+  if (action.kind == AxisAction::Kind::kRing) return AxisUse::kSequence;
+  if (action.kind != AxisAction::Kind::kFactor) return AxisUse::kNone;
+  if (batch_[i] && *batch_[i] == action.factor) return AxisUse::kBatch;
+  if (sequence_[i] && *sequence_[i] == action.factor) return AxisUse::kSequence;
+  const Operator& op = graph_.operators[i];
+  if (op.rule->family != OperatorFamily::kMatMul || !shards_parameter(graph_, op, action))
+    return AxisUse::kNone;
+  return is_expert(op, action.factor) ? AxisUse::kExperts : AxisUse::kWeights;
+}
+
+std::vector<AxisHabit> axis_habits(PriceBook& book, const Assignment& assignment) {
+  const AxisUses uses(book.graph());
+  std::vector<AxisHabit> habits;
   for (int axis = 0; axis < book.mesh_axes(); ++axis) {
     const bool used = book.mesh_shape()[static_cast<std::size_t>(axis)] > 1;
-    roles.push_back(used ? roles_of(AxisVoting(book, assignment, axis).run())
-                         : std::vector<std::string>());
+    habits.push_back(used ? habit_of(AxisVoting(book, assignment, uses, axis).run()) : AxisHabit());
   }
+  return habits;
+}
+
+std::vector<std::vector<std::string>> axis_roles(PriceBook& book, const Assignment& assignment) {
+  std::vector<std::vector<std::string>> roles;
+  for (AxisHabit& habit : axis_habits(book, assignment)) roles.push_back(std::move(habit.roles));
   return roles;
 }
 

@@ -33,11 +33,27 @@ struct DpJob {
   std::int64_t microbatches = 1;
 };
 
+/// How far a search is.
+struct DpProgress {
+  std::size_t searched = 0;  ///< meshes of all jobs, those dropped by their bound included
+  std::size_t meshes = 0;
+  std::optional<Seconds> best;
+  std::optional<double> lower_bound;  ///< over all meshes; none while one has no bound yet
+};
+
 struct DpOptions {
   PriceOptions prices;  ///< `microbatches` is the job's
   Bytes memory_limit = 0;
   unsigned threads = 1;
   bool bound_first = true;  ///< false: search every mesh fully (`--mesh all`)
+  /// So many results are wanted, each of another mesh or job; bounds drop what is no better than
+  /// the last of them.
+  std::size_t results = 1;
+  /// Asked again and again, from any thread: true ends the search with the best plan so far, which
+  /// is then not called optimal. Empty: never.
+  std::function<bool()> stop;
+  /// Told after every mesh, from the thread that searches. May be empty.
+  std::function<void(const DpProgress&)> progress;
 };
 
 /// What was found on the best mesh of the best job.
@@ -49,6 +65,10 @@ struct DpResult {
   Evaluation evaluation;
   double lower_bound = 0;  ///< over all jobs and meshes
   bool optimal = false;    ///< proven, over all jobs and meshes
+  bool stopped = false;    ///< the search was ended early; no bound was found if it is 0 then
+  /// The best ones of other meshes and jobs, the cheapest first, at most DpOptions::results - 1;
+  /// of these, `lower_bound` and `optimal` say nothing.
+  std::vector<DpResult> others;
 };
 
 /// Why there is no plan within the limit.
@@ -56,6 +76,7 @@ struct NoPlan {
   Bytes min_memory = 0;  ///< the least that any plan of any mesh was proven to need; 0: not proven
   std::string moment;    ///< when
   MeshShape mesh;        ///< where the least is needed
+  bool stopped = false;  ///< the search was ended before it found a plan
 };
 
 /// Seconds up to which sums of prices are exact: 2^53 ticks of the price grid.

@@ -35,8 +35,11 @@ struct Candidate {
 
 class MemorySearch {
  public:
-  MemorySearch(PlanProblem& problem, Bytes limit, const std::optional<Incumbent>& incumbent)
-      : problem_(problem), limit_(limit), incumbent_(incumbent) {}
+  MemorySearch(PlanProblem& problem,
+               Bytes limit,
+               const std::optional<Incumbent>& incumbent,
+               const std::function<bool()>& stop)
+      : problem_(problem), limit_(limit), incumbent_(incumbent), stop_(stop) {}
 
   MemorySearchResult run() {
     if (incumbent_) {
@@ -51,7 +54,7 @@ class MemorySearch {
     }
     int moment = cheapest.measured.peak_moment;
     Bytes target = limit_;
-    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    for (int attempt = 0; attempt < kMostAttempts && !stopped(); ++attempt) {
       const std::optional<Candidate> below = squeeze(cheapest, moment, target);
       if (!below || beaten()) break;
       if (below->measured.peak <= limit_) break;
@@ -67,6 +70,11 @@ class MemorySearch {
   }
 
  private:
+  bool stopped() {
+    result_.stopped = result_.stopped || (stop_ && stop_());
+    return result_.stopped;
+  }
+
   Candidate solve(const MemoryPrices& prices) {
     Candidate candidate;
     const PlanProblem::Solution solution = problem_.solve(prices);
@@ -122,7 +130,8 @@ class MemorySearch {
     }
     std::optional<Candidate> below;
     double below_price = 0;
-    for (int growth = 0; growth < kMostGrowths && !below; ++growth, price *= growth_factor) {
+    for (int growth = 0; growth < kMostGrowths && !below && !stopped();
+         ++growth, price *= growth_factor) {
       Candidate next = solve({{{moment, price}}, false});
       if (beaten()) return std::nullopt;
       if (next.measured.profile[at] <= target) {
@@ -133,7 +142,7 @@ class MemorySearch {
       }
     }
     if (!below) return least;
-    for (int i = 0; i < kMostIntersections; ++i) {
+    for (int i = 0; i < kMostIntersections && !stopped(); ++i) {
       const double bytes =
           static_cast<double>(above.measured.profile[at] - below->measured.profile[at]);
       const double crossing = (below->measured.objective - above.measured.objective).value / bytes;
@@ -166,7 +175,7 @@ class MemorySearch {
     int low = 0;           // fits (heavy part empty)
     int high = operators;  // does not fit
     if (!first_is_heavy) std::swap(low, high);
-    while (std::abs(high - low) > 1) {
+    while (std::abs(high - low) > 1 && !stopped()) {
       const int cut = (low + high) / 2;
       const std::optional<Candidate> joined = join_at(first, second, cut, prices);
       if (joined && joined->measured.peak <= limit_) {
@@ -204,7 +213,7 @@ class MemorySearch {
     MemoryPrices weights;
     weights.memory_only = true;
     int moment = cheapest.measured.peak_moment;
-    for (int round = 1; round <= kMostBalances; ++round) {
+    for (int round = 1; round <= kMostBalances && !stopped(); ++round) {
       weights.at[moment] += 1;
       const Candidate next = solve(weights);
       const auto floor = static_cast<Bytes>(std::ceil(next.bound / round * (1 - 1e-12)));
@@ -226,7 +235,7 @@ class MemorySearch {
     const double first = 0.1 * cheapest.measured.objective.value /
                          static_cast<double>(std::max<Bytes>(cheapest.measured.peak, 1));
     int moment = cheapest.measured.peak_moment;
-    for (int round = 0; round < kMostRefinements; ++round) {
+    for (int round = 0; round < kMostRefinements && !stopped(); ++round) {
       if (result_.objective.value <= result_.lower_bound * (1 + kGoodGap)) return;
       const int calmer = round / 4;  // smaller steps every fourth round
       const double step = 1 + 3.0 / (1 + calmer);
@@ -257,6 +266,7 @@ class MemorySearch {
   PlanProblem& problem_;
   Bytes limit_;
   const std::optional<Incumbent>& incumbent_;
+  const std::function<bool()>& stop_;
   bool infeasible_ = false;
   MemorySearchResult result_;
 };
@@ -265,8 +275,9 @@ class MemorySearch {
 
 MemorySearchResult memory_search(PlanProblem& problem,
                                  Bytes limit,
-                                 const std::optional<Incumbent>& incumbent) {
-  return MemorySearch(problem, limit, incumbent).run();
+                                 const std::optional<Incumbent>& incumbent,
+                                 const std::function<bool()>& stop) {
+  return MemorySearch(problem, limit, incumbent, stop).run();
 }
 
 double bound_at(PlanProblem& problem, const MemoryPrices& prices, Bytes limit) {

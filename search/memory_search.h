@@ -13,6 +13,7 @@
 // wide (small graphs), prices at several moments narrow it.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "search/plan_problem.h"
@@ -28,6 +29,7 @@ struct MemorySearchResult {
   /// Set where it is proven that no plan fits: the least bytes that any needs, and when.
   std::optional<Bytes> min_memory;
   int tightest_moment = 0;
+  bool stopped = false;  ///< ended early: more may be found
 };
 
 /// What is known before a mesh is searched: the best plan of the others.
@@ -37,10 +39,12 @@ struct Incumbent {
 };
 
 /// With an incumbent the search starts at its prices and ends where the bound reaches its
-/// objective; a decision is then given only where it is better.
+/// objective; a decision is then given only where it is better. `stop` is asked between solves;
+/// true ends the search with what there is. Empty: never.
 MemorySearchResult memory_search(PlanProblem& problem,
                                  Bytes limit,
-                                 const std::optional<Incumbent>& incumbent = std::nullopt);
+                                 const std::optional<Incumbent>& incumbent = std::nullopt,
+                                 const std::function<bool()>& stop = {});
 
 /// A lower bound, in seconds, on every plan of the problem within the limit, from one solve at
 /// these prices; infinity where there is no plan at all.
