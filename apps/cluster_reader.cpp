@@ -2,6 +2,7 @@
 #include "apps/cluster_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -309,6 +310,19 @@ Result<MatMulSaturation> read_saturation(const JsonCursor& cursor) {
   return half;
 }
 
+Result<MatMulAlignment> read_alignment(const JsonCursor& cursor) {
+  constexpr NumberRange kRateLeft = {0.01, 1.0, "a fraction from 0.01 to 1"};
+  MatMulAlignment alignment;
+  double elements = static_cast<double>(alignment.elements);
+  FieldReader fields(cursor, {"elements", "eighths", "odd"});
+  fields.quantity("elements", Unit::kRatio, {8.0, 65536.0, "a number from 8 to 65536"}, elements);
+  fields.quantity("eighths", Unit::kRatio, kRateLeft, alignment.eighths);
+  fields.quantity("odd", Unit::kRatio, kRateLeft, alignment.odd);
+  if (!fields.ok()) return fields.failure();
+  alignment.elements = std::llround(elements);
+  return alignment;
+}
+
 Result<Overlap> read_overlap(const JsonCursor& cursor) {
   Overlap overlap;
   FieldReader fields(cursor, {"gradient", "gather", "ring", "activation", "expert"});
@@ -360,6 +374,7 @@ Result<Efficiency> read_efficiency(const JsonCursor& cursor) {
                      {"flops",
                       "memory",
                       "matmul_half",
+                      "matmul_alignment",
                       "use_tf32",
                       "launch_overhead",
                       "collective_overhead",
@@ -376,6 +391,8 @@ Result<Efficiency> read_efficiency(const JsonCursor& cursor) {
   if (const auto at = fields.find("memory"))
     read_families(*at, fields, e, &FamilyEfficiency::memory);
   if (const auto at = fields.find("matmul_half")) e.matmul_half = fields.keep(read_saturation(*at));
+  if (const auto at = fields.find("matmul_alignment"))
+    e.matmul_alignment = fields.keep(read_alignment(*at));
   if (const auto at = fields.find("use_tf32")) e.use_tf32 = fields.keep(at->as_bool());
   fields.quantity("launch_overhead", Unit::kSeconds, kDelay, e.launch_overhead.value);
   fields.quantity("collective_overhead", Unit::kSeconds, kDelay, e.collective_overhead.value);
@@ -494,6 +511,14 @@ void write_efficiency(JsonWriter& writer, const Efficiency& e) {
   writer.member("n", e.matmul_half.n);
   writer.member("k", e.matmul_half.k);
   writer.end_object();
+  if (e.matmul_alignment != MatMulAlignment{}) {
+    writer.key("matmul_alignment");
+    writer.begin_object();
+    writer.member("elements", e.matmul_alignment.elements);
+    writer.member("eighths", e.matmul_alignment.eighths);
+    writer.member("odd", e.matmul_alignment.odd);
+    writer.end_object();
+  }
   writer.member("use_tf32", e.use_tf32);
   writer.member("launch_overhead", e.launch_overhead.value);
   writer.member("collective_overhead", e.collective_overhead.value);

@@ -573,8 +573,8 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
                  options->recompute,
                  "What the backward makes again instead of storing it: nothing, what is cheap, or "
                  "whole layers")
-      ->check(CLI::IsMember({"none", "selective", "full"}))
-      ->type_name("none|selective|full")
+      ->check(CLI::IsMember({"none", "selective", "selective-op", "full"}))
+      ->type_name("none|selective|selective-op|full")
       ->capture_default_str();
   app.add_option("--overlap",
                  options->overlap,

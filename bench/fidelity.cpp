@@ -20,6 +20,7 @@
 #include "graph/graph_document.h"
 #include "graph/importers/hf.h"
 #include "graph/json.h"
+#include "plan/plan_summary.h"
 #include "search/baselines.h"
 
 using namespace meshplan;
@@ -29,11 +30,13 @@ namespace {
 /// A measured run, as the file has it; 0 and "" where it says nothing.
 struct Run {
   std::string id;
+  std::string source;
   std::string model;
   std::string device;
   std::string data_parallel;  ///< kind: "ZeRO-1", "FSDP full shard", ...
   std::string recompute;
   std::string precision;
+  std::string memory_unit;  ///< "GiB", otherwise GB
   bool from_memory = false;
   bool sequence_parallel = false;
   std::int64_t layers = 0;
@@ -52,7 +55,7 @@ struct Run {
   double step_seconds = 0;
   double tokens_per_second = 0;  ///< per device
   double utilisation = 0;        ///< of the bf16 peak, percent; model FLOPs
-  double memory_gib = 0;
+  double memory = 0;             ///< bytes per device
 };
 
 /// Predicted and measured; a measured value of 0 is not known.
@@ -91,60 +94,103 @@ void assume_missing(Run& run) {
   }
 }
 
+template <class T>
+struct Field {
+  const char* key;
+  T Run::*member;
+};
+constexpr Field<std::string> kTexts[] = {{"source", &Run::source},
+                                         {"model", &Run::model},
+                                         {"gpu", &Run::device},
+                                         {"dp_kind", &Run::data_parallel},
+                                         {"recompute", &Run::recompute},
+                                         {"precision", &Run::precision},
+                                         {"memory_unit", &Run::memory_unit}};
+constexpr Field<bool> kFlags[] = {{"from_memory", &Run::from_memory},
+                                  {"sequence_parallel", &Run::sequence_parallel}};
+constexpr Field<std::int64_t> kWholes[] = {{"layers", &Run::layers},
+                                           {"hidden", &Run::hidden},
+                                           {"heads", &Run::heads},
+                                           {"seq", &Run::seq},
+                                           {"vocab", &Run::vocab},
+                                           {"global_batch", &Run::global_batch},
+                                           {"micro_batch", &Run::micro_batch},
+                                           {"dp", &Run::dp},
+                                           {"tp", &Run::tp},
+                                           {"pp", &Run::pp},
+                                           {"cp", &Run::cp},
+                                           {"n_gpus", &Run::devices}};
+constexpr Field<double> kNumbers[] = {{"params_B", &Run::parameters},
+                                      {"iter_time_s", &Run::step_seconds},
+                                      {"tokens_per_s_per_gpu", &Run::tokens_per_second},
+                                      {"mfu_pct", &Run::utilisation},
+                                      {"memory_GB", &Run::memory}};
+/// More than any run has; products of four of these stay within 64 bits.
+constexpr std::int64_t kMostCount = 1 << 30;
+
+/// Every field that the row has, converted by `read`. Errors: those of `read`.
+template <class T, std::size_t kCount, class Read>
+Result<void> read_fields(const JsonCursor& row,
+                         const Field<T> (&fields)[kCount],
+                         Run& run,
+                         Read read) {
+  for (const Field<T>& field : fields) {
+    const std::optional<JsonCursor> at = row.find(field.key);
+    if (!at) continue;
+    auto value = read(*at);
+    if (!value) return fail(value.error());
+    run.*field.member = T(*value);
+  }
+  return {};
+}
+
+/// Keys that no table names are left alone: tables of runs hold more than is compared.
 Result<Run> read_run(const JsonCursor& row) {
-  Run run;
-  const auto text = [&](const char* key, std::string& into) {
-    if (const auto at = row.find(key)) {
-      if (const auto value = at->as_string()) into = *value;
-    }
-  };
-  const auto flag = [&](const char* key, bool& into) {
-    if (const auto at = row.find(key)) {
-      if (const auto value = at->as_bool()) into = *value;
-    }
-  };
-  const auto number = [&](const char* key, double& into) {
-    if (const auto at = row.find(key)) {
-      if (const auto value = at->as_double()) into = *value;
-    }
-  };
-  const auto whole = [&](const char* key, std::int64_t& into) {
-    if (const auto at = row.find(key)) {
-      if (const auto value = at->as_int64()) into = *value;
-    }
-  };
   const auto id = row.get("id");
   if (!id) return fail(id.error());
   const auto name = id->as_string();
   if (!name) return fail(name.error());
+  Run run;
   run.id = *name;
-  text("model", run.model);
-  text("gpu", run.device);
-  text("dp_kind", run.data_parallel);
-  text("recompute", run.recompute);
-  text("precision", run.precision);
-  flag("from_memory", run.from_memory);
-  flag("sequence_parallel", run.sequence_parallel);
-  whole("layers", run.layers);
-  whole("hidden", run.hidden);
-  whole("heads", run.heads);
-  whole("seq", run.seq);
-  whole("vocab", run.vocab);
-  whole("global_batch", run.global_batch);
-  whole("micro_batch", run.micro_batch);
-  whole("dp", run.dp);
-  whole("tp", run.tp);
-  whole("pp", run.pp);
-  whole("cp", run.cp);
-  whole("n_gpus", run.devices);
-  number("params_B", run.parameters);
+  const auto number = [](const JsonCursor& at) -> Result<double> {
+    const auto value = at.as_double();
+    if (value && !(*value >= 0 && *value <= 1e15))
+      return at.error(ErrorCode::kValue, "expected a number from 0 to 1e15");
+    return value;
+  };
+  const Result<void> parts[] = {
+      read_fields(row, kTexts, run, [](const JsonCursor& at) { return at.as_string(); }),
+      read_fields(row, kFlags, run, [](const JsonCursor& at) { return at.as_bool(); }),
+      read_fields(
+          row, kWholes, run, [](const JsonCursor& at) { return at.as_int64(0, kMostCount); }),
+      read_fields(row, kNumbers, run, number)};
+  for (const Result<void>& part : parts) {
+    if (!part) return fail(part.error());
+  }
   run.parameters *= 1e9;
-  number("iter_time_s", run.step_seconds);
-  number("tokens_per_s_per_gpu", run.tokens_per_second);
-  number("mfu_pct", run.utilisation);
-  number("memory_GB", run.memory_gib);
+  run.memory *= run.memory_unit == "GiB" ? 1024.0 * 1024 * 1024 : 1e9;
   assume_missing(run);
   return run;
+}
+
+/// What a source's framework does its own way, and what its memory column counts.
+struct Framework {
+  const char* source;  ///< part of the source's name
+  bool fused_loss;     ///< the cross-entropy is one kernel
+  RecomputeOption selective;
+  bool whole_device;  ///< memory with driver and libraries, not what the allocator reserved
+};
+constexpr Framework kFrameworks[] = {
+    {"torchtitan", false, RecomputeOption::kSelectiveOp, false},
+    {"LLM Foundry", true, RecomputeOption::kSelective, false},
+    {"BigScience", true, RecomputeOption::kSelective, true},
+    {"", true, RecomputeOption::kSelective, false},  // Megatron-LM and others
+};
+
+const Framework& framework_of(const Run& run) {
+  return *std::find_if(std::begin(kFrameworks), std::end(kFrameworks), [&](const Framework& each) {
+    return contains(run.source, each.source);
+  });
 }
 
 /// The shipped cluster of a device type.
@@ -223,6 +269,8 @@ std::string reason_to_skip(const Run& run) {
     return "degrees of parallelism unknown, or not those of its devices";
   if (!(run.step_seconds > 0) && !(run.tokens_per_second > 0) && !(run.utilisation > 0))
     return "no time measured";
+  if (!run.recompute.empty() && !parse_recompute(run.recompute))
+    return "recomputation of another kind";
   if (!cluster_of(run.device)) return "no shipped cluster of the device type";
   const std::int64_t per_device = run.micro_batch > 0 ? run.micro_batch : 1;
   if (run.global_batch % run.dp != 0 || run.global_batch / run.dp % per_device != 0)
@@ -313,9 +361,14 @@ Result<Comparison> compare(const Run& run) {
   if (cluster) cluster = cluster->resized(run.devices);
   if (!cluster) return fail(cluster.error());
   if (contains(run.precision, "compile")) compile(cluster->efficiency);
-  const auto imported =
+  auto imported =
       import_hf(config_of(run), run.id, {run.global_batch, run.seq, true, std::nullopt, 0});
   if (!imported) return fail(imported.error());
+  const Framework& framework = framework_of(run);
+  for (OperatorDocument& op : imported->document.operators) {
+    if (framework.fused_loss && op.type == "SoftmaxCrossEntropyLoss")
+      op.attributes["fused"] = std::int64_t{1};
+  }
 
   Comparison made;
   made.run = run;
@@ -344,8 +397,9 @@ Result<Comparison> compare(const Run& run) {
   options.prices.microbatches = microbatches;
   options.prices.overlap = cluster->efficiency.overlap;
   if (contains(run.precision, "fp8")) options.prices.product_dtype = DType::kFp8E4M3;
-  auto recomputation =
-      find_recomputation(*graph, parse_recompute(run.recompute).value_or(RecomputeOption::kNone));
+  RecomputeOption recompute = parse_recompute(run.recompute).value_or(RecomputeOption::kNone);
+  if (recompute == RecomputeOption::kSelective) recompute = framework.selective;
+  auto recomputation = find_recomputation(*graph, recompute);
   if (!recomputation) return fail(recomputation.error());
   options.prices.recomputation = std::move(*recomputation);
   const double reserve = 1 + cluster->efficiency.allocator_reserve;
@@ -357,15 +411,17 @@ Result<Comparison> compare(const Run& run) {
   made.predicted_time = evaluation.step_time.value;
   made.measured_time = measured_seconds(run, *cluster);
   made.predicted_memory = static_cast<double>(evaluation.peak) * reserve;
+  if (framework.whole_device)
+    made.predicted_memory += static_cast<double>(cluster->device.reserved_memory);
   made.fitted = is_fitted(run);
   made.seconds = split(searched->found, microbatches);
-  made.measured_memory = run.memory_gib * 1024 * 1024 * 1024;
+  made.measured_memory = run.memory;
   return made;
 }
 
 /// Rank correlation of predicted and measured times (Spearman; equal values share a rank).
 double rank_correlation(const std::vector<Comparison>& rows) {
-  const auto ranks = [&](auto value) {
+  const auto ranks_by = [&](auto value) {
     std::vector<double> ranks(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       double below = 0;
@@ -378,8 +434,8 @@ double rank_correlation(const std::vector<Comparison>& rows) {
     }
     return ranks;
   };
-  const std::vector<double> a = ranks([](const Comparison& row) { return row.predicted_time; });
-  const std::vector<double> b = ranks([](const Comparison& row) { return row.measured_time; });
+  const std::vector<double> a = ranks_by([](const Comparison& row) { return row.predicted_time; });
+  const std::vector<double> b = ranks_by([](const Comparison& row) { return row.measured_time; });
   const double mean = (static_cast<double>(rows.size()) + 1) / 2;
   double ab = 0;
   double aa = 0;
@@ -432,124 +488,137 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
-/// Lines of cells as aligned text or as a Markdown table.
-void print_table(const std::vector<std::vector<std::string>>& lines, bool markdown) {
-  std::vector<std::size_t> width(lines.front().size(), 0);
-  for (const auto& line : lines) {
-    for (std::size_t c = 0; c < line.size(); ++c) width[c] = std::max(width[c], line[c].size());
-  }
-  for (std::size_t l = 0; l < lines.size(); ++l) {
-    std::string text = markdown ? "|" : "";
-    for (std::size_t c = 0; c < width.size(); ++c) {
-      if (markdown) {
-        text += " " + lines[l][c] + " |";
-      } else {
-        text += lines[l][c] +
-                std::string(c + 1 < width.size() ? width[c] - lines[l][c].size() + 2 : 0, ' ');
-      }
-    }
-    std::printf("%s\n", text.c_str());
-    if (l > 0 || !markdown) continue;
-    std::string rule = "|";
-    for (std::size_t c = 0; c < width.size(); ++c) rule += "---|";
-    std::printf("%s\n", rule.c_str());
-  }
+/// A table with a heading; numbers are on the right.
+SummaryTable table_of(std::string title, std::vector<std::string> columns, std::size_t texts) {
+  std::vector<bool> right(columns.size(), true);
+  std::fill_n(right.begin(), texts, false);
+  return {std::move(title), std::move(columns), std::move(right), {}};
 }
 
-void print_tables(const std::vector<Comparison>& rows,
-                  const std::vector<Skipped>& skipped,
-                  bool markdown) {
-  std::vector<std::vector<std::string>> lines = {{"run",
-                                                  "model",
-                                                  "device",
-                                                  "mesh",
-                                                  "seq",
-                                                  "recompute",
-                                                  "measured s",
-                                                  "predicted s",
-                                                  "error",
-                                                  "measured GiB",
-                                                  "predicted GiB",
-                                                  "error"}};
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  for (const Comparison& row : rows) {
-    const bool has_memory = row.measured_memory > 0;
-    lines.push_back({row.run.id + (row.fitted ? " *" : ""),
-                     row.run.model,
-                     row.run.device,
-                     row.configuration,
-                     std::to_string(row.run.seq),
-                     row.run.recompute,
-                     fixed(row.measured_time, 3),
-                     fixed(row.predicted_time, 3),
-                     percent(time_error(row), true),
-                     has_memory ? fixed(row.measured_memory / kGiB, 1) : "",
-                     fixed(row.predicted_memory / kGiB, 1),
-                     has_memory ? percent(memory_error(row), true) : ""});
-  }
-  print_table(lines, markdown);
-  std::printf("\n* set an efficiency of its device; not in the errors below\n\n");
-
+SummaryTable device_table(const std::vector<Comparison>& rows) {
+  SummaryTable table = table_of("Errors by device, of runs that set nothing",
+                                {"device",
+                                 "runs",
+                                 "mean error",
+                                 "largest",
+                                 "bias",
+                                 "rank correlation of all",
+                                 "runs with memory",
+                                 "mean error",
+                                 "largest",
+                                 "bias"},
+                                1);
   std::map<std::string, std::vector<Comparison>> by_device;
   for (const Comparison& row : rows) {
     by_device[row.run.device].push_back(row);
     by_device["all"].push_back(row);
   }
-  lines = {{"device",
-            "runs",
-            "mean error",
-            "largest",
-            "bias",
-            "rank correlation of all",
-            "runs with memory",
-            "mean error",
-            "largest",
-            "bias"}};
   for (const auto& [device, all] : by_device) {
     std::vector<Comparison> tested;
     std::vector<Comparison> with_memory;
     for (const Comparison& row : all) {
-      if (!row.fitted) tested.push_back(row);
+      if (row.fitted) continue;
+      tested.push_back(row);
       if (row.measured_memory > 0) with_memory.push_back(row);
     }
     const Errors time = errors_of(tested, time_error);
     const Errors memory = errors_of(with_memory, memory_error);
-    lines.push_back({device,
-                     std::to_string(time.rows),
-                     percent(time.mean),
-                     percent(time.most),
-                     percent(time.bias, true),
-                     device == "all" ? "" : fixed(rank_correlation(all), 3),
-                     std::to_string(memory.rows),
-                     percent(memory.mean),
-                     percent(memory.most),
-                     percent(memory.bias, true)});
+    const bool any = memory.rows > 0;
+    table.rows.push_back({device,
+                          std::to_string(time.rows),
+                          percent(time.mean),
+                          percent(time.most),
+                          percent(time.bias, true),
+                          device == "all" ? "" : fixed(rank_correlation(all), 3),
+                          std::to_string(memory.rows),
+                          any ? percent(memory.mean) : "",
+                          any ? percent(memory.most) : "",
+                          any ? percent(memory.bias, true) : ""});
   }
-  print_table(lines, markdown);
+  return table;
+}
 
-  std::vector<Comparison> worst = rows;
-  std::stable_sort(worst.begin(), worst.end(), [](const Comparison& a, const Comparison& b) {
+/// What the predicted time of the worst runs is made of.
+SummaryTable worst_table(std::vector<Comparison> rows) {
+  SummaryTable table = table_of("What the predicted time of the worst runs is made of",
+                                {"run", "error", kParts[0], kParts[1], kParts[2], kParts[3]},
+                                1);
+  std::stable_sort(rows.begin(), rows.end(), [](const Comparison& a, const Comparison& b) {
     return std::abs(time_error(a)) > std::abs(time_error(b));
   });
-  if (worst.size() > 5) worst.resize(5);
-  std::printf("\nWhat the predicted time of the worst runs is made of\n\n");
-  lines = {{"run", "error", kParts[0], kParts[1], kParts[2], kParts[3]}};
-  for (const Comparison& row : worst) {
-    lines.push_back({row.run.id, percent(time_error(row), true)});
+  if (rows.size() > 5) rows.resize(5);
+  for (const Comparison& row : rows) {
+    table.rows.push_back({row.run.id, percent(time_error(row), true)});
     for (const double seconds : row.seconds)
-      lines.back().push_back(percent(seconds / row.predicted_time));
+      table.rows.back().push_back(percent(seconds / row.predicted_time));
   }
-  print_table(lines, markdown);
+  return table;
+}
 
-  std::map<std::string, std::string> reasons;
-  for (const Skipped& row : skipped) {
-    std::string& ids = reasons[row.reason];
-    ids += (ids.empty() ? "" : ", ") + row.id;
+SummaryTable run_table(const std::vector<Comparison>& rows) {
+  SummaryTable table = table_of("All runs (* set an efficiency of its device)",
+                                {"run",
+                                 "model",
+                                 "device",
+                                 "mesh",
+                                 "recompute",
+                                 "seq",
+                                 "measured s",
+                                 "predicted s",
+                                 "error",
+                                 "measured GiB",
+                                 "predicted GiB",
+                                 "error"},
+                                5);
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  for (const Comparison& row : rows) {
+    const bool has_memory = row.measured_memory > 0;
+    table.rows.push_back({row.run.id + (row.fitted ? " *" : ""),
+                          row.run.model,
+                          row.run.device,
+                          row.configuration,
+                          row.run.recompute,
+                          std::to_string(row.run.seq),
+                          fixed(row.measured_time, 3),
+                          fixed(row.predicted_time, 3),
+                          percent(time_error(row), true),
+                          has_memory ? fixed(row.measured_memory / kGiB, 1) : "",
+                          fixed(row.predicted_memory / kGiB, 1),
+                          has_memory ? percent(memory_error(row), true) : ""});
   }
-  std::printf("\nSkipped\n\n");
-  lines = {{"reason", "runs"}};
-  for (const auto& [reason, ids] : reasons) lines.push_back({reason, ids});
-  print_table(lines, markdown);
+  return table;
+}
+
+SummaryTable skipped_table(const std::vector<Skipped>& skipped) {
+  constexpr std::size_t kIdsPerLine = 8;
+  SummaryTable table = table_of("Not compared", {"reason", "runs"}, 2);
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const Skipped& row : skipped) reasons[row.reason].push_back(row.id);
+  for (const auto& [reason, ids] : reasons) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (i % kIdsPerLine == 0) {
+        table.rows.push_back({reason, ids[i]});
+      } else {
+        table.rows.back()[1] += ", " + ids[i];
+      }
+    }
+  }
+  return table;
+}
+
+void print_tables(const std::vector<Comparison>& rows,
+                  const std::vector<Skipped>& skipped,
+                  bool markdown) {
+  Summary summary;
+  summary.title = "Predicted against measured runs";
+  const auto fitted =
+      std::count_if(rows.begin(), rows.end(), [](const Comparison& row) { return row.fitted; });
+  summary.facts = {{"runs compared", std::to_string(rows.size())},
+                   {"of which set an efficiency", std::to_string(fitted)},
+                   {"not compared", std::to_string(skipped.size())}};
+  summary.tables = {device_table(rows), worst_table(rows), run_table(rows), skipped_table(skipped)};
+  const std::string text = markdown ? summary_markdown(summary) : summary_text(summary);
+  std::fputs(text.c_str(), stdout);
 }
 
 void print_json(const std::vector<Comparison>& rows, const std::vector<Skipped>& skipped) {

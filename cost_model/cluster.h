@@ -128,6 +128,15 @@ struct MatMulSaturation {
   friend bool operator==(const MatMulSaturation&, const MatMulSaturation&) = default;
 };
 
+/// What is left of a local product's rate where a dimension of `elements` or more is no multiple of
+/// them: `eighths` if all of these are multiples of 8, otherwise `odd`.
+struct MatMulAlignment {
+  std::int64_t elements = 64;
+  double eighths = 1;
+  double odd = 1;
+  friend bool operator==(const MatMulAlignment&, const MatMulAlignment&) = default;
+};
+
 inline constexpr int kOperatorFamilyCount = static_cast<int>(OperatorFamily::kOther) + 1;
 
 /// "matmul", "attention", "convolution", "normalization", "elementwise", "embedding", "reduction",
@@ -140,6 +149,7 @@ struct Efficiency {
   std::array<FamilyEfficiency, kOperatorFamilyCount> families;
   double optimizer_memory = 0.7;  ///< of memory_bandwidth, by the update of parameters
   MatMulSaturation matmul_half;
+  MatMulAlignment matmul_alignment;
   bool use_tf32 = false;              ///< fp32 products run at tf32_peak_flops
   Seconds launch_overhead = {4e-6};   ///< per operator and pass
   Seconds collective_overhead = {0};  ///< per collective call, before its first message

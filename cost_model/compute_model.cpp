@@ -96,12 +96,22 @@ double ComputeModel::saturation(const MatMulDims& dims) const {
   return saturated(dims.m, half.m) * saturated(dims.n, half.n) * saturated(dims.k, half.k);
 }
 
+double ComputeModel::alignment(const MatMulDims& dims) const {
+  const MatMulAlignment& alignment = efficiency_.matmul_alignment;
+  double rate = 1;
+  for (const std::int64_t size : {dims.m, dims.n, dims.k}) {
+    if (size < alignment.elements || size % alignment.elements == 0) continue;
+    rate = std::min(rate, size % 8 == 0 ? alignment.eighths : alignment.odd);
+  }
+  return rate;
+}
+
 Seconds ComputeModel::time(const LocalWork& work) const {
   MESHPLAN_CHECK(work.flops >= 0 && work.bytes >= 0);
   if (work.family == OperatorFamily::kView || (work.flops == 0 && work.bytes == 0)) return {};
   const FamilyEfficiency& efficiency = efficiency_.of(work.family);
   double rate = peak_flops(work.family, work.dtype) * efficiency.flops;
-  if (work.dims) rate *= saturation(*work.dims);
+  if (work.dims) rate *= saturation(*work.dims) * alignment(*work.dims);
   const double compute = work.flops / rate;
   const double memory = work.bytes / (device_.memory_bandwidth * efficiency.memory);
   return on_price_grid({std::max(compute, memory) + efficiency_.launch_overhead.value});

@@ -25,7 +25,7 @@ struct LocalWork {
   double flops = 0;  ///< >= 0
   double bytes = 0;  ///< read and written; >= 0
   DType dtype = DType::kFp32;
-  std::optional<MatMulDims> dims;  ///< of products; scales their rate by the saturations
+  std::optional<MatMulDims> dims;  ///< of products; scales their rate by saturation and alignment
 };
 
 /// Prices passes of operators on one device. Immutable; safe to share by threads.
@@ -60,6 +60,7 @@ class ComputeModel {
 
   /// Product of m / (m + half) over the three dimensions, in (0, 1).
   double saturation(const MatMulDims& dims) const;
+  double alignment(const MatMulDims& dims) const;
 
   /// Backward over forward time of fused attention.
   double attention_backward_factor() const { return efficiency_.attention_backward_factor; }

@@ -33,7 +33,7 @@ ParameterSpan parameter_span(const Graph& graph, const DataFlow& flow, TensorId 
   const Timeline& timeline = flow.timeline();
   ParameterSpan span;
   span.first = timeline.forward(uses.front().op);
-  span.gathered = {span.first - 1, timeline.forward(uses.back().op) + 1};
+  span.gathered = {timeline.prefetch(span.first), timeline.forward(uses.back().op) + 1};
   if (!graph.training) return span;
   const int reduced_first = timeline.backward(uses.back().op);
   span.backward_last = timeline.backward(uses.front().op);
@@ -52,7 +52,19 @@ ParameterSpan parameter_span(const Graph& graph, const DataFlow& flow, TensorId 
     last = std::max(last, timeline.backward(use.op));
   }
   span.backward_first = first;
-  span.gathered_backward = {first - 1, last + 1};
+  span.gathered_backward = {timeline.prefetch(first), last + 1};
+  return span;
+}
+
+WorkspaceSpan workspace_span(const DataFlow& flow, OperatorId op) {
+  const auto run = [](int moment) {
+    return moment < 0 ? MomentRange{} : MomentRange{moment, moment + 1};
+  };
+  const Timeline& timeline = flow.timeline();
+  const int backward = timeline.backward(op);
+  WorkspaceSpan span{run(timeline.forward(op)), run(timeline.recompute(op)), {}, run(backward)};
+  if (backward >= 0)
+    span.kept = {std::max(timeline.forward(op), timeline.recompute(op)) + 1, backward};
   return span;
 }
 

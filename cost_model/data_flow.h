@@ -95,8 +95,8 @@ class DataFlow {
 /// it (for a product: that of another operand).
 bool backward_reads(const Graph& graph, const Operator& op, std::size_t operand);
 
-/// When a sharded parameter is gathered (the moment before its readers is prefetch) and its
-/// gradient not yet reduced.
+/// When a sharded parameter is gathered (from when it is prefetched through its last reader) and
+/// its gradient not yet reduced.
 struct ParameterSpan {
   int first = 0;           ///< forward moment of the first reader
   int backward_first = 0;  ///< when a reader first needs it again, recomputed or backward
@@ -106,6 +106,16 @@ struct ParameterSpan {
   MomentRange unreduced;
 };
 ParameterSpan parameter_span(const Graph& graph, const DataFlow& flow, TensorId tensor);
+
+/// When an operator's own buffers (Workspace) are there: in each of its runs, and from the last
+/// forward until the backward; empty where it does not run.
+struct WorkspaceSpan {
+  MomentRange forward;
+  MomentRange recompute;
+  MomentRange kept;
+  MomentRange backward;
+};
+WorkspaceSpan workspace_span(const DataFlow& flow, OperatorId op);
 
 /// Whether a parameter is read again after the forward: by a backward or a recomputed operator.
 bool parameter_read_again(const Graph& graph, const DataFlow& flow, TensorId tensor);

@@ -85,38 +85,56 @@ class MemoryProfile {
   std::vector<Stay> shares_;
 };
 
+/// Communication that runs beside the computation, and the part of its time, (1 - overlap), that
+/// the computation is slowed down by.
+struct Hidden {
+  Seconds time;
+  Seconds slows;
+};
+
 /// What happens at one moment of one micro-batch.
 struct MomentTime {
   Seconds compute;
-  Seconds blocking;    ///< collectives that stop the compute track
-  Seconds gather;      ///< parameters: done before the moment, started when the one before starts
-  Seconds beside;      ///< ring exchanges: run beside the moment's computation
-  Seconds after;       ///< gradient reductions: start when the moment ends
-  Seconds after_last;  ///< the same, in the last micro-batch only
+  Seconds blocking;   ///< collectives that stop the compute track
+  Hidden gather;      ///< parameters: there before the moment, sent off when it may be prefetched
+  Hidden ring;        ///< exchanges of ring attention, beside the moment's computation
+  Hidden after;       ///< gradient reductions: start when the moment ends
+  Hidden after_last;  ///< the same, in the last micro-batch only
 };
 
 /// One compute track and one communication track.
-Seconds simulate(const std::vector<MomentTime>& moments, std::int64_t microbatches, Seconds tail) {
+Seconds simulate(const std::vector<MomentTime>& moments,
+                 const Timeline& timeline,
+                 std::int64_t microbatches,
+                 Seconds tail) {
   // a micro-batch in the middle takes as long as any other: three are walked, the rest multiplied
   constexpr std::int64_t kWalked = 3;
   const std::int64_t walked = std::min(microbatches, kWalked);
   Seconds compute;
   Seconds network;
   Seconds middle;
+  const auto send = [&](const Hidden& hidden) {
+    if (hidden.time.value > 0) network = std::max(network, compute) + hidden.time;
+    compute += hidden.slows;
+    return network;
+  };
+  std::vector<Seconds> gathered(moments.size());  // when what a moment reads is there
   for (std::int64_t m = 0; m < walked; ++m) {
     const Seconds begin = compute;
-    const bool last = m + 1 == walked;
-    Seconds before = compute;  // when the moment before started
-    for (const MomentTime& moment : moments) {
-      Seconds start = compute;
-      if (moment.gather.value > 0) {
-        network = std::max(network, before) + moment.gather;
-        start = std::max(start, network);
+    std::size_t asked = 0;  // moments whose gathers have been sent off
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      const MomentTime& moment = moments[i];
+      while (asked < moments.size() &&
+             timeline.prefetch(static_cast<int>(asked)) <= static_cast<int>(i)) {
+        const Hidden& gather = moments[asked].gather;
+        const Seconds done = send(gather);
+        gathered[asked++] = gather.time.value > 0 ? done : Seconds{};
       }
-      before = start;
-      compute = start + moment.blocking + std::max(moment.compute, moment.beside);
-      const Seconds reduce = moment.after + (last ? moment.after_last : Seconds{});
-      if (reduce.value > 0) network = std::max(network, compute) + reduce;
+      const Seconds start = std::max(compute, gathered[i]);
+      compute =
+          start + moment.blocking + std::max(moment.compute + moment.ring.slows, moment.ring.time);
+      send(moment.after);
+      if (m + 1 == walked) send(moment.after_last);
     }
     if (m == 1) middle = compute - begin;  // the last one waits for the reductions of the step
   }
@@ -150,7 +168,7 @@ class Evaluator {
     add_direct_inputs();
     memory_.finish(evaluation_);
     evaluation_.objective = evaluation_.breakdown.objective();
-    evaluation_.step_time = simulate(times_, book_.options().microbatches, tail_);
+    evaluation_.step_time = simulate(times_, flow_.timeline(), book_.options().microbatches, tail_);
     return std::move(evaluation_);
   }
 
@@ -166,15 +184,18 @@ class Evaluator {
         m.blocking += time;
         return;
       case OverlapKind::kGradient:
-        (overlap.gradient > 0 ? m.after : m.blocking) += time;
-        return;
+        return hide(m.after, kind, overlap.gradient, time);
       case OverlapKind::kGather:
-        (overlap.gather > 0 ? m.gather : m.blocking) += time;
-        return;
+        return hide(m.gather, kind, overlap.gather, time);
       case OverlapKind::kRing:
-        (overlap.ring > 0 ? m.beside : m.blocking) += time;
-        return;
+        return hide(m.ring, kind, overlap.ring, time);
     }
+  }
+
+  /// What does not overlap at all only stops the computation.
+  void hide(Hidden& hidden, OverlapKind kind, double overlap, Seconds time) const {
+    if (overlap > 0) hidden.time += time;
+    hidden.slows += book_.exposed(kind, time);
   }
 
   void add_operator(OperatorId id) {
@@ -189,7 +210,6 @@ class Evaluator {
       at(moment).compute += compute;
       const Work work = pass == Pass::kRecompute ? Work::kRecompute : Work::kCompute;
       evaluation_.breakdown.add(id, microbatches, {work, 0, compute, compute, 0});
-      memory_.add(MemoryKind::kWorkspace, {moment, moment + 1}, price.workspace, id);
       for (const InnerCollective& inner : price.collectives) {
         if (inner.pass != pass) continue;
         communicate(moment, inner.overlap, static_cast<double>(inner.count) * inner.time);
@@ -206,7 +226,12 @@ class Evaluator {
     const bool again = timeline.recomputes(id);
     if (again) run(timeline.recompute(id), Pass::kRecompute, price.recompute);
     if (graph_.training) run(timeline.backward(id), Pass::kBackward, price.backward);
-    evaluation_.seed_formula += price.workspace + price.touched;
+    const WorkspaceSpan span = workspace_span(flow_, id);
+    memory_.add(MemoryKind::kWorkspace, span.forward, price.workspace.forward, id);
+    memory_.add(MemoryKind::kWorkspace, span.recompute, price.workspace.forward, id);
+    memory_.add(MemoryKind::kWorkspace, span.kept, price.workspace.kept, id);
+    memory_.add(MemoryKind::kWorkspace, span.backward, price.workspace.backward, id);
+    evaluation_.seed_formula += price.workspace.most() + price.touched;
     if (op.rule->family == OperatorFamily::kMatMul ||
         op.rule->family == OperatorFamily::kAttention ||
         op.rule->family == OperatorFamily::kConvolution) {
@@ -349,11 +374,10 @@ class Evaluator {
               communicate(span.backward_last, OverlapKind::kGradient, step.time);
             } else {
               evaluation_.communication += step.time;
-              if (book_.options().overlap.gradient > 0) {
-                at(span.backward_last).after_last += step.time;
-              } else {
-                tail_ += step.time;
-              }
+              hide(at(span.backward_last).after_last,
+                   OverlapKind::kGradient,
+                   book_.options().overlap.gradient,
+                   step.time);
             }
             break;
         }

@@ -225,6 +225,7 @@ OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy)
   const Rule& rule = *op.rule;
   const std::vector<std::int64_t> sizes = operator_info.local_factors(strategy);
   OperatorPrice price;
+  price.workspace = workspace(op, operator_info, strategy);
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     if (op.inputs[i]) price.touched += local_bytes(*op.inputs[i], operand_state(id, strategy, i));
   }
@@ -250,7 +251,8 @@ OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy)
     LocalWork work;
     work.family = rule.family;
     work.flops = rule.flops(sizes);
-    work.bytes = bytes;
+    // own buffers are written and read once; what is kept is read in the backward
+    work.bytes = bytes + static_cast<double>(2 * price.workspace.forward - price.workspace.kept);
     work.dtype = compute_dtype(op);
     if (is_product(rule))
       work.dims = product_dims(rule.operands[0], rule.operands[1], rule.results[0], sizes);
@@ -267,11 +269,6 @@ OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy)
       price.forward +=
           copy_time(cluster_, local_bytes(op.outputs[r], operator_info.result_state(strategy, r)));
     }
-  }
-  if (rule.workspace_bytes > 0 && !op.inputs.empty() && op.inputs[0]) {
-    const TensorState state = operator_info.operand_state(strategy, 0, true);
-    price.workspace = rule.workspace_bytes *
-                      elements(local_shape(graph_.tensor(*op.inputs[0]).shape, state, mesh_shape_));
   }
   if (flow_->timeline().recomputes(id)) price.recompute = price.forward;
   add_inner_collectives(id, operator_info, strategy, price);
@@ -309,6 +306,27 @@ const Measurement* PriceBook::measured(const Operator& op,
   }
   const auto found = measurements_.find({op.type, std::move(shapes), first_dtype(op)});
   return found == measurements_.end() ? nullptr : found->second;
+}
+
+WorkspaceBytes PriceBook::workspace(const Operator& op,
+                                    const OperatorInfo& operator_info,
+                                    const Strategy& strategy) const {
+  const Rule& rule = *op.rule;
+  if (rule.workspace == Workspace{} || op.inputs.empty() || !op.inputs[0]) return {};
+  const TensorState state = operator_info.operand_state(strategy, 0, true);
+  const Bytes local = elements(local_shape(graph_.tensor(*op.inputs[0]).shape, state, mesh_shape_));
+  const std::vector<std::int64_t> sizes = operator_info.local_factors(strategy);
+  Bytes exchanged = 0;
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    if (exchanges_statistics(rule.factors[f], false) && sizes[f] < rule.factors[f].size)
+      exchanged = rule.workspace.exchanged;
+  }
+  WorkspaceBytes bytes;
+  bytes.forward = local * (rule.workspace.forward + exchanged);
+  if (!graph_.training || !has_backward(graph_, op)) return bytes;
+  bytes.kept = local * rule.workspace.kept;
+  bytes.backward = local * (rule.workspace.backward + exchanged);
+  return bytes;
 }
 
 Seconds PriceBook::backward_time(const Operator& op,
@@ -363,6 +381,8 @@ Seconds PriceBook::backward_time(const Operator& op,
     if (backward_reads(graph_, op, i)) work.bytes += operand_bytes(i);
     if (has_gradient(i)) work.bytes += operand_bytes(i);
   }
+  const WorkspaceBytes own = workspace(op, operator_info, strategy);
+  work.bytes += static_cast<double>(2 * own.backward - own.kept);
   return compute_.time(work);
 }
 

@@ -3,6 +3,7 @@
 // transfer between two states, a parameter's way of resting. docs/cost_model.md defines the prices.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -52,6 +53,14 @@ struct InnerCollective {
   OverlapKind overlap = OverlapKind::kActivation;
 };
 
+/// Buffers of an operator's own (Workspace of its rule), in bytes.
+struct WorkspaceBytes {
+  Bytes forward = 0;
+  Bytes kept = 0;
+  Bytes backward = 0;
+  Bytes most() const { return std::max(forward, backward); }
+};
+
 /// One operator with one strategy, one micro-batch.
 struct OperatorPrice {
   Seconds forward;    ///< computation, passing Partial on included
@@ -59,7 +68,7 @@ struct OperatorPrice {
   Seconds backward;
   Seconds compute() const { return forward + recompute + backward; }
   std::vector<InnerCollective> collectives;
-  Bytes workspace = 0;
+  WorkspaceBytes workspace;
   Bytes touched = 0;  ///< local operands and results
   Seconds objective;  ///< per step: micro-batches x (computation + exposed collectives)
 };
@@ -186,6 +195,9 @@ class PriceBook {
   DType first_dtype(const Operator& op) const;
   /// At whose rate the operator computes.
   DType compute_dtype(const Operator& op) const;
+  WorkspaceBytes workspace(const Operator& op,
+                           const OperatorInfo& info,
+                           const Strategy& strategy) const;
   Seconds backward_time(const Operator& op, const OperatorInfo& info, const Strategy& strategy);
   /// What the cluster's file says of this operator on shards of these shapes, or nullptr.
   const Measurement* measured(const Operator& op,

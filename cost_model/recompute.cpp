@@ -8,8 +8,8 @@
 namespace meshplan {
 namespace {
 
-/// "model.layers.3" of "model.layers.3.mlp.act"; nullopt where no component is a number.
-std::optional<std::string> numbered_scope(std::string_view scope) {
+/// "model.layers.3" of "model.layers.3.mlp.act"; "" where no component is a number.
+std::string numbered_scope(std::string_view scope) {
   std::size_t begin = 0;
   while (begin < scope.size()) {
     const std::size_t end = std::min(scope.find('.', begin), scope.size());
@@ -20,18 +20,14 @@ std::optional<std::string> numbered_scope(std::string_view scope) {
     if (number) return std::string(scope.substr(0, end));
     begin = end + 1;
   }
-  return std::nullopt;
+  return "";
 }
 
-/// The layer of every operator, "" outside of all.
+/// The layer of every operator, "" outside of all; without numbers, the outermost component.
 std::vector<std::string> layers_of(const Graph& graph) {
-  std::vector<std::string> layers;
-  bool numbered = false;
-  for (const Operator& op : graph.operators) {
-    layers.push_back(numbered_scope(op.scope).value_or(""));
-    numbered = numbered || !layers.back().empty();
-  }
-  if (numbered) return layers;
+  std::vector<std::string> layers = numbered_layers(graph);
+  if (std::any_of(layers.begin(), layers.end(), [](const auto& l) { return !l.empty(); }))
+    return layers;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const std::string& scope = graph.operators[i].scope;
     layers[i] = scope.substr(0, scope.find('.'));
@@ -55,6 +51,13 @@ std::vector<bool> made_of_parameters(const Graph& graph) {
   return made;
 }
 
+bool multiplies_parameters(const Operator& op, const std::vector<bool>& of_parameters) {
+  return op.rule->family == OperatorFamily::kMatMul &&
+         std::any_of(op.inputs.begin(), op.inputs.end(), [&](const auto& input) {
+           return input && of_parameters[index(*input)];
+         });
+}
+
 /// Cheap compared with the memory of its results.
 bool is_cheap(const Operator& op, const std::vector<bool>& of_parameters) {
   if (!op.rule->routes.empty()) return false;
@@ -65,9 +68,7 @@ bool is_cheap(const Operator& op, const std::vector<bool>& of_parameters) {
     case OperatorFamily::kLoss:
       return false;
     case OperatorFamily::kMatMul:
-      return std::none_of(op.inputs.begin(), op.inputs.end(), [&](const auto& input) {
-        return input && of_parameters[index(*input)];
-      });
+      return !multiplies_parameters(op, of_parameters);
     case OperatorFamily::kNormalization:
     case OperatorFamily::kElementwise:
     case OperatorFamily::kReduction:
@@ -82,6 +83,7 @@ class Segments {
  public:
   explicit Segments(const Graph& graph) : graph_(graph) {
     made_.segment.assign(graph.operators.size(), -1);
+    made_.region.assign(graph.operators.size(), -1);
   }
 
   int add(bool stores_results) {
@@ -96,6 +98,21 @@ class Segments {
       const auto [found, added] = known.try_emplace(layers[i], 0);
       if (added) found->second = add(true);
       made_.segment[i] = found->second;
+    }
+    made_.region = made_.segment;
+  }
+
+  /// Layers without what is dear, of which every second product with parameters counts as cheap.
+  void add_layers_without_dear(const std::vector<std::string>& layers) {
+    add_layers(layers);
+    const std::vector<bool> of_parameters = made_of_parameters(graph_);
+    std::map<int, int> products;  // of each layer so far
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const Operator& op = graph_.operators[i];
+      if (made_.segment[i] < 0 || is_cheap(op, of_parameters)) continue;
+      const bool second =
+          multiplies_parameters(op, of_parameters) && ++products[made_.segment[i]] % 2 == 0;
+      if (!second || !op.rule->routes.empty()) made_.segment[i] = -1;
     }
   }
 
@@ -116,6 +133,7 @@ class Segments {
       }
       begin = std::max(end, begin + 1);
     }
+    made_.region = made_.segment;
   }
 
   void add_scopes(const RecomputeScopes& scopes) {
@@ -125,10 +143,12 @@ class Segments {
       int& segment = made_.segment[i];
       if (!*scopes.recompute[i]) {
         segment = -1;
+        made_.region[i] = -1;
       } else if (segment < 0 || !made_.stores_results[static_cast<std::size_t>(segment)]) {
         const auto [found, added] = known.try_emplace(scopes.scope[i], 0);
         if (added) found->second = add(true);
         segment = found->second;
+        made_.region[i] = segment;
       }
     }
   }
@@ -146,9 +166,17 @@ class Segments {
 
 }  // namespace
 
+std::vector<std::string> numbered_layers(const Graph& graph) {
+  std::vector<std::string> layers;
+  layers.reserve(graph.operators.size());
+  for (const Operator& op : graph.operators) layers.push_back(numbered_scope(op.scope));
+  return layers;
+}
+
 std::optional<RecomputeOption> parse_recompute(const std::string& name) {
   if (name == "none") return RecomputeOption::kNone;
   if (name == "selective") return RecomputeOption::kSelective;
+  if (name == "selective-op") return RecomputeOption::kSelectiveOp;
   if (name == "full") return RecomputeOption::kFull;
   return std::nullopt;
 }
@@ -159,14 +187,21 @@ Result<Recomputation> find_recomputation(const Graph& graph,
   if (!graph.training) return Recomputation{};
   Segments segments(graph);
   const std::vector<std::string> layers = layers_of(graph);
-  if (option == RecomputeOption::kFull) {
+  const bool by_layer = option == RecomputeOption::kFull || option == RecomputeOption::kSelectiveOp;
+  if (by_layer) {
     if (std::all_of(layers.begin(), layers.end(), [](const auto& l) { return l.empty(); })) {
       return fail(ErrorCode::kValue,
                   "",
-                  "recompute full needs to know the layers, but no operator has a scope; give the "
-                  "operators scopes (\"layers.0\"), or name scopes in the constraints");
+                  std::string("recompute ") +
+                      (option == RecomputeOption::kFull ? "full" : "selective-op") +
+                      " needs to know the layers, but no operator has a scope; give the operators "
+                      "scopes (\"layers.0\"), or name scopes in the constraints");
     }
-    segments.add_layers(layers);
+    if (option == RecomputeOption::kFull) {
+      segments.add_layers(layers);
+    } else {
+      segments.add_layers_without_dear(layers);
+    }
   } else if (option == RecomputeOption::kSelective) {
     segments.add_cheap_runs(layers);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <string>
 
 #include "cost_model/data_flow.h"
 #include "lib/check.h"
@@ -78,6 +79,7 @@ class Recomputed {
   bool stored_for(std::size_t reader, int home) const {
     const Operator& op = graph_.operators[reader];
     if (segment(reader) == home) return is_view(op) && any_result(op, stays_);
+    if (recomputation_.region[reader] == home) return false;
     if (recomputation_.stores_results[static_cast<std::size_t>(home)]) return true;
     return segment(reader) >= 0 || (is_view(op) && any_result(op, reaches_));
   }
@@ -151,7 +153,11 @@ Timeline::Timeline(const Graph& graph, const Recomputation& recomputation)
       made_again_(graph.tensors.size(), 0) {
   for (std::size_t i = 0; i < graph.operators.size(); ++i)
     moments_.push_back({Pass::kForward, static_cast<OperatorId>(i)});
-  if (!graph.training) return;
+  if (graph.training) add_backwards(graph, recomputation);
+  find_prefetch(graph);
+}
+
+void Timeline::add_backwards(const Graph& graph, const Recomputation& recomputation) {
   std::map<std::size_t, std::vector<std::vector<OperatorId>>> groups;
   if (!recomputation.segment.empty()) {
     Recomputed recomputed(graph, recomputation);
@@ -169,6 +175,26 @@ Timeline::Timeline(const Graph& graph, const Recomputation& recomputation)
     }
     backward_[i] = size();
     moments_.push_back({Pass::kBackward, static_cast<OperatorId>(i)});
+  }
+}
+
+void Timeline::find_prefetch(const Graph& graph) {
+  const std::vector<std::string> layers = numbered_layers(graph);
+  const bool layered =
+      std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return !layer.empty(); });
+  int before = 0;  // the first moment of the layer before
+  int begin = 0;   // and of this one
+  for (int moment = 0; moment < size(); ++moment) {
+    if (moment > 0) {
+      const Moment& last = at(moment - 1);
+      const Moment& now = at(moment);
+      const bool turns = last.pass == Pass::kForward && now.pass != Pass::kForward;
+      if (turns || !layered || layers[index(last.op)] != layers[index(now.op)]) {
+        before = turns ? moment - 1 : begin;
+        begin = moment;
+      }
+    }
+    prefetch_.push_back(before);
   }
 }
 

@@ -48,14 +48,22 @@ class Timeline {
   int backward(OperatorId op) const { return backward_[index(op)]; }
   bool recomputes(OperatorId op) const { return recompute(op) >= 0; }
   bool recomputes_any() const;
+  /// From when on a parameter that is read at `moment` may be gathered: when the layer before
+  /// starts (numbered_layers; a run of operators outside of all layers counts as one), in a graph
+  /// without layers when the moment before does. The first backward looks back one moment.
+  int prefetch(int moment) const { return prefetch_[static_cast<std::size_t>(moment)]; }
   /// Whether the tensor is not stored from forward to backward but made again by its producer.
   bool made_again(TensorId tensor) const { return made_again_[index(tensor)] != 0; }
 
  private:
+  void add_backwards(const Graph& graph, const Recomputation& recomputation);
+  void find_prefetch(const Graph& graph);
+
   std::vector<Moment> moments_;
   std::vector<int> recompute_;
   std::vector<int> backward_;
   std::vector<char> made_again_;
+  std::vector<int> prefetch_;
 };
 
 }  // namespace meshplan

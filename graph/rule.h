@@ -90,6 +90,15 @@ struct Route {
   friend bool operator==(const Route&, const Route&) = default;
 };
 
+/// Buffers of an operator's own on a device, in bytes per local element of its first operand.
+struct Workspace {
+  int forward = 0;    ///< while the forward runs
+  int kept = 0;       ///< from then until the backward
+  int backward = 0;   ///< while the backward runs
+  int exchanged = 0;  ///< more in both where a statistic factor is sharded
+  friend bool operator==(const Workspace&, const Workspace&) = default;
+};
+
 struct Rule {
   std::string text;  ///< the notation it came from
   OperatorFamily family = OperatorFamily::kOther;
@@ -106,8 +115,7 @@ struct Rule {
   int statistic_backward = 0;  ///< and backward
   int statistic_values = 1;    ///< numbers per row in each (mean and variance travel together: 2)
   double flops_scale = 1;      ///< multiplies the FLOPs expression (0.5 for causal attention)
-  int workspace_bytes =
-      0;  ///< bytes per element of the first operand held while it runs, both ways
+  Workspace workspace;
 
   /// Forward floating-point operations with the given size of every factor.
   double flops(std::span<const std::int64_t> factor_sizes) const;

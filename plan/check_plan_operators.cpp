@@ -469,11 +469,26 @@ OperatorTimes operator_times(const Context& context, OperatorId id) {
   work.dtype =
       !op.inputs.empty() && op.inputs[0] ? context.graph.tensor(*op.inputs[0]).dtype : DType::kFp32;
   const bool backward = runs_backward(context.graph, op);
+  if (!op.inputs.empty() && op.inputs[0]) {
+    const Workspace& own = rule.workspace;
+    bool exchanges = false;
+    for (std::size_t f = 0; f < sizes.size(); ++f) {
+      exchanges = exchanges || (sizes[f] != rule.factors[f].size &&
+                                exchanges_statistics(rule.factors[f], false));
+    }
+    const int more = exchanges ? own.exchanged : 0;
+    const Shape& shape = context.graph.tensor(*op.inputs[0]).shape;
+    const auto bytes = [&](int each) { return context.local_bytes(view.operands[0], shape, each); };
+    times.own_forward = bytes(own.forward + more);
+    times.own_kept = backward ? bytes(own.kept) : 0;
+    times.own_backward = backward ? bytes(own.backward + more) : 0;
+  }
   if (rule.family != OperatorFamily::kView) {
     const auto moved = rule.moved_elements(sizes);
     const double element =
         op.outputs.empty() ? 4.0 : dtype_bytes(context.graph.tensor(op.outputs[0]).dtype);
     work.bytes = moved ? *moved * element : sum(in) + sum(out);
+    work.bytes += static_cast<double>(2 * times.own_forward - times.own_kept);
     if (is_matrix_product(rule)) {
       work.dims = product_dims(rule.operands[0], rule.operands[1], rule.results[0], sizes);
     }
@@ -504,6 +519,7 @@ OperatorTimes operator_times(const Context& context, OperatorId id) {
         if (needs_operand(context.graph, op, i)) work.bytes += in[i];
         if (has_gradient(context.graph, op.inputs[i])) work.bytes += in[i];
       }
+      work.bytes += static_cast<double>(2 * times.own_backward - times.own_kept);
       times.backward = context.compute.time(work);
     }
     if (const Measurement* known = find_measurement(context, op, view)) {
@@ -517,10 +533,6 @@ OperatorTimes operator_times(const Context& context, OperatorId id) {
   for (std::size_t r = 0; passes && r < out.size(); ++r) {
     times.forward +=
         copy_time(context.cluster, context.local_bytes(view.results[r], op.outputs[r]));
-  }
-  if (rule.workspace_bytes > 0 && !op.inputs.empty() && op.inputs[0]) {
-    times.workspace = context.local_bytes(
-        view.operands[0], context.graph.tensor(*op.inputs[0]).shape, rule.workspace_bytes);
   }
   return times;
 }

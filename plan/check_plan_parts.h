@@ -91,6 +91,7 @@ struct Schedule {
   std::vector<int> repeat_moment;    ///< per operator, -1: none
   std::vector<int> backward_moment;  ///< per operator, -1: none
   std::vector<std::string> names;    ///< of all moments
+  std::vector<int> ahead;            ///< per moment: when its parameters' gathers may start
 };
 
 class Context {
@@ -156,7 +157,9 @@ void check_totals(Context& context);
 struct OperatorTimes {
   Seconds forward;
   Seconds backward;
-  Bytes workspace = 0;
+  Bytes own_forward = 0;  ///< buffers of the operator's own in either forward
+  Bytes own_kept = 0;     ///< from then to the backward
+  Bytes own_backward = 0;
 };
 OperatorTimes operator_times(const Context& context, OperatorId op);
 /// The collectives inside an operator; `time` and `bytes` filled.

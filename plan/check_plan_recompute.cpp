@@ -124,8 +124,12 @@ class Repeats {
       first = std::max(first, backward_reader_[t]);
     }
     int moment = operators_;
-    for (int i = 0; i < operators_; ++i) made_.names.push_back("forward of " + name(i));
-    if (!graph_.training) return;
+    std::vector<int> operator_at;
+    for (int i = 0; i < operators_; ++i) {
+      made_.names.push_back("forward of " + name(i));
+      operator_at.push_back(i);
+    }
+    if (!graph_.training) return look_ahead(operator_at);
     std::vector<std::vector<int>> leaders(at(operators_));
     for (int l = 0; l < operators_; ++l) {
       if (made_.repeats[at(l)] && leader[at(l)] == l && before[at(l)] >= 0)
@@ -140,10 +144,35 @@ class Repeats {
         for (const int op : companions[at(l)]) {
           made_.repeat_moment[at(op)] = moment++;
           made_.names.push_back("recomputation of " + name(op));
+          operator_at.push_back(op);
         }
       }
       made_.backward_moment[at(i)] = moment++;
       made_.names.push_back("backward of " + name(i));
+      operator_at.push_back(i);
+    }
+    look_ahead(operator_at);
+  }
+
+  /// Gathers start with the first moment of the part before: parts are the stays in one layer (or
+  /// outside of all), single moments where nothing is numbered. The backward's first part looks
+  /// back at the last moment of the forward.
+  void look_ahead(const std::vector<int>& operator_at) {
+    std::vector<std::string> layer;
+    bool numbered = false;
+    for (const int op : operator_at) {
+      layer.push_back(up_to_number(graph_.operators[at(op)].scope));
+      numbered = numbered || !layer.back().empty();
+    }
+    std::vector<std::size_t> begins;
+    for (std::size_t m = 0; m < layer.size(); ++m) {
+      if (m == 0 || !numbered || m == at(operators_) || layer[m] != layer[m - 1])
+        begins.push_back(m);
+      const std::size_t own = begins.size() - 1;
+      const bool turned = begins[own] == at(operators_);
+      made_.ahead.push_back(static_cast<int>(own == 0 ? 0
+                                             : turned ? begins[own] - 1
+                                                      : begins[own - 1]));
     }
   }
 
@@ -162,8 +191,9 @@ class Repeats {
     return "";
   }
 
-  /// Per operator the part of the graph that the option recomputes together, -1: none.
-  std::vector<int> parts(bool full) const {
+  /// Per operator the part of the graph that the option recomputes together, -1: none; with
+  /// `layer_of` also the part in which it stands.
+  std::vector<int> parts(bool full, std::vector<int>* layer_of = nullptr) const {
     std::vector<std::string> layer;
     bool numbered = false;
     for (const Operator& op : graph_.operators) {
@@ -185,6 +215,16 @@ class Repeats {
         part[at(i)] = goes_on ? part[at(i - 1)] : i;
       }
     }
+    if (layer_of != nullptr) *layer_of = part;
+    if (full && layer_of != nullptr) {
+      std::map<int, int> products;
+      for (int i = 0; i < operators_; ++i) {
+        const Operator& op = graph_.operators[at(i)];
+        if (part[at(i)] < 0 || is_cheap(op)) continue;
+        const bool even = has_weight(op) && products[part[at(i)]]++ % 2 == 1;
+        if (!even || !op.rule->routes.empty()) part[at(i)] = -1;
+      }
+    }
     if (full) return part;
     std::set<int> do_something;  // views alone do not
     for (int i = 0; i < operators_; ++i) {
@@ -197,14 +237,21 @@ class Repeats {
   void check_options() {
     if (context_.plan.options.others.count("constraints") != 0) return;  // scopes may say otherwise
     const std::string& option = context_.plan.options.recompute;
-    const bool full = option == "full";
-    const std::vector<int> part =
-        full || option == "selective" ? parts(full) : std::vector<int>(at(operators_), -1);
+    const bool full = option == "full" || option == "selective-op";
+    std::vector<int> home;  // of operators that stand in a part without running again
+    std::vector<int> part(at(operators_), -1);
+    if (option == "full" || option == "selective") {
+      home = part = parts(full);
+    } else if (option == "selective-op") {
+      part = parts(true, &home);
+    } else {
+      home = part;
+    }
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
       if (!graph_.tensors[t].producer || (!read_again_[t] && backward_reader_[t] < 0)) continue;
       const std::size_t producer = index(*graph_.tensors[t].producer);
       const bool expected =
-          graph_.training && part[producer] >= 0 && !leaves(t, part, part[producer], full);
+          graph_.training && part[producer] >= 0 && !leaves(t, part, home, part[producer], full);
       // what its own backward alone reads comes along where the operator runs again for another one
       if (expected == made_.remade[t] || (made_.remade[t] && !read_again_[t])) continue;
       context_.report(place(static_cast<int>(producer)),
@@ -217,14 +264,19 @@ class Repeats {
 
   /// Whether a tensor of this part must be stored: all that leaves a layer (`full`), or what
   /// another part of cheap operators reads.
-  bool leaves(std::size_t t, const std::vector<int>& part, int home, bool full) const {
+  bool leaves(std::size_t t,
+              const std::vector<int>& part,
+              const std::vector<int>& stands_in,
+              int home,
+              bool full) const {
     const auto& uses = graph_.tensors[t].uses;
     return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
       const int reader = part[index(use.op)];
       const Operator& op = graph_.op(use.op);
+      if (reader != home && stands_in[index(use.op)] == home) return false;
       if (reader != home && (full || reader >= 0)) return true;
       return is_view(op) && std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId seen) {
-               return leaves(index(seen), part, reader == home ? home : kNowhere, full);
+               return leaves(index(seen), part, stands_in, reader == home ? home : kNowhere, full);
              });
     });
   }
@@ -239,8 +291,11 @@ class Repeats {
         !op.rule->routes.empty()) {
       return false;
     }
-    return family != OperatorFamily::kMatMul ||
-           std::none_of(op.inputs.begin(), op.inputs.end(), [&](const auto& input) {
+    return !has_weight(op);
+  }
+  bool has_weight(const Operator& op) const {
+    return op.rule->family == OperatorFamily::kMatMul &&
+           std::any_of(op.inputs.begin(), op.inputs.end(), [&](const auto& input) {
              return input && is_weight(*input);
            });
   }

@@ -86,10 +86,15 @@ Bytes sum_or_most(Bytes a, Bytes b) {
 struct Track {
   Seconds compute;
   Seconds blocking;
-  Seconds before;  ///< gathers that the moment waits for, started with the moment before
+  Seconds before;  ///< gathers that the moment waits for
   Seconds beside;
   Seconds after;
   Seconds after_last;
+  // what these take from the computation
+  Seconds before_drag;
+  Seconds beside_drag;
+  Seconds after_drag;
+  Seconds after_last_drag;
 };
 
 class Totals {
@@ -357,15 +362,24 @@ class Totals {
   void communicate(int moment, Hiding hiding, Seconds time) {
     communication_ += per_step(time);
     Track& track = tracks_[at(moment)];
-    if (context_.hidden(hiding) == 0 || hiding == Hiding::kActivation) {
+    if (hiding == Hiding::kActivation) {
       track.blocking += time;
-    } else if (hiding == Hiding::kGradient) {
-      track.after += time;
-    } else if (hiding == Hiding::kGather) {
-      track.before += time;
-    } else {
-      track.beside += time;
+      return;
     }
+    if (hiding == Hiding::kGradient) {
+      run_beside(hiding, time, track.after, track.after_drag);
+    } else if (hiding == Hiding::kGather) {
+      run_beside(hiding, time, track.before, track.before_drag);
+    } else {
+      run_beside(hiding, time, track.beside, track.beside_drag);
+    }
+  }
+  void communicate_steps(int moment, Hiding hiding, int move) {
+    for (const Seconds time : context_.moves[at(move)].times) communicate(moment, hiding, time);
+  }
+  void run_beside(Hiding hiding, Seconds time, Seconds& network, Seconds& drag) const {
+    if (context_.hidden(hiding) > 0) network += time;
+    drag += context_.exposed(hiding, time);
   }
 
   void add_operator(int number) {
@@ -381,7 +395,6 @@ class Totals {
       charge(number, work, 0, executions, {compute, compute, 0});
       compute_ += per_step(compute);
       tracks_[at(moment)].compute += compute;
-      occupy(MemoryKind::kWorkspace, moment, moment + 1, times.workspace, op.name);
       for (const InnerMove& inner : inner_moves_of) {
         const PlanCollective& collective = inner.collective;
         if (collective.phase != phase) continue;
@@ -397,7 +410,14 @@ class Totals {
     run(number, Phase::kForward, times.forward);
     run(repeat_of(number), Phase::kRecompute, times.forward);
     run(backward_of(number), Phase::kBackward, times.backward);
-    seed_formula_ += times.workspace;
+    const int repeat = repeat_of(number);
+    const int backward = backward_of(number);
+    occupy(MemoryKind::kWorkspace, number, number + 1, times.own_forward, op.name);
+    if (repeat >= 0) occupy(MemoryKind::kWorkspace, repeat, repeat + 1, times.own_forward, op.name);
+    occupy(MemoryKind::kWorkspace, std::max(number, repeat) + 1, backward, times.own_kept, op.name);
+    if (backward >= 0)
+      occupy(MemoryKind::kWorkspace, backward, backward + 1, times.own_backward, op.name);
+    seed_formula_ += std::max(times.own_forward, times.own_backward);
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i]) seed_formula_ += context_.local_bytes(made.operands[i], *op.inputs[i]);
     }
@@ -579,14 +599,19 @@ class Totals {
     const std::int64_t microbatches = context_.plan.options.microbatches;
     if (tree.gather >= 0) {
       const Bytes whole = bytes_of(id, tree.nodes[0].value);
-      occupy(MemoryKind::kGathered, first - 1, last + 1, whole, tensor.name);
+      occupy(
+          MemoryKind::kGathered, context_.schedule.ahead[at(first)], last + 1, whole, tensor.name);
       charge_steps(tree.gather, Hiding::kGather, microbatches, first);
-      communicate(first, Hiding::kGather, context_.moves[at(tree.gather)].total());
+      communicate_steps(first, Hiding::kGather, tree.gather);
       if (tree.regather >= 0 && graph_.training) {
         const Extent again = read_again(tensor);
-        occupy(MemoryKind::kGathered, again.first - 1, again.last + 1, whole, tensor.name);
+        occupy(MemoryKind::kGathered,
+               context_.schedule.ahead[at(again.first)],
+               again.last + 1,
+               whole,
+               tensor.name);
         charge_steps(tree.regather, Hiding::kGather, microbatches, first);
-        communicate(again.first, Hiding::kGather, context_.moves[at(tree.regather)].total());
+        communicate_steps(again.first, Hiding::kGather, tree.regather);
       }
     }
     if (!entry(id).gradient || !entry(id).optimizer_state) return;
@@ -605,14 +630,15 @@ class Totals {
              context_.local_bytes(tree.nodes[0].gradient, tensor.shape, gradient_element),
              tensor.name);
       charge_steps(tree.reduce, Hiding::kGradient, microbatches, first);
-      communicate(backward_of(first), Hiding::kGradient, context_.moves[at(tree.reduce)].total());
+      communicate_steps(backward_of(first), Hiding::kGradient, tree.reduce);
     }
     if (tree.finish >= 0) {
       const Seconds time = context_.moves[at(tree.finish)].total();
       charge_steps(tree.finish, Hiding::kGradient, 1, first);
       communication_ += time;
-      const bool hides = context_.hidden(Hiding::kGradient) > 0;
-      (hides ? tracks_[at(backward_of(first))].after_last : tail_) += time;
+      Track& track = tracks_[at(backward_of(first))];
+      for (const Seconds step : context_.moves[at(tree.finish)].times)
+        run_beside(Hiding::kGradient, step, track.after_last, track.after_last_drag);
     }
     if (tree.update >= 0) {
       tail_ += charge_steps(tree.update, Hiding::kGather, 1, first);
@@ -800,18 +826,27 @@ class Totals {
     Seconds middle;
     for (std::int64_t batch = 0; batch < walked; ++batch) {
       const Seconds begin = compute;
-      Seconds previous = compute;
-      for (const Track& track : tracks_) {
-        Seconds start = compute;
-        if (track.before.value > 0) {
-          network = std::max(network, previous) + track.before;
-          start = std::max(start, network);
+      std::vector<Seconds> arrival(tracks_.size());
+      int next = 0;  // the first moment whose gathers have not started
+      for (int moment = 0; moment < moments_; ++moment) {
+        const Track& track = tracks_[at(moment)];
+        while (next < moments_ && context_.schedule.ahead[at(next)] <= moment) {
+          const Track& ahead = tracks_[at(next)];
+          if (ahead.before.value > 0) {
+            network = std::max(network, compute) + ahead.before;
+            arrival[at(next)] = network;
+          }
+          compute += ahead.before_drag;
+          ++next;
         }
-        previous = start;
-        compute = start + track.blocking + std::max(track.compute, track.beside);
-        Seconds after = track.after;
-        if (batch + 1 == walked) after += track.after_last;
-        if (after.value > 0) network = std::max(network, compute) + after;
+        const Seconds start = std::max(compute, arrival[at(moment)]);
+        compute =
+            start + track.blocking + std::max(track.compute + track.beside_drag, track.beside);
+        if (track.after.value > 0) network = std::max(network, compute) + track.after;
+        compute += track.after_drag;
+        if (batch + 1 < walked) continue;
+        if (track.after_last.value > 0) network = std::max(network, compute) + track.after_last;
+        compute += track.after_last_drag;
       }
       if (batch == 1) middle = compute - begin;
     }

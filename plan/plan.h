@@ -74,7 +74,7 @@ struct PlanOptions {
   std::string mode = "training";    ///< training, inference
   std::string optimizer = "adamw";  ///< adamw, adam, sgd, momentum, adafactor, none
   std::int64_t microbatches = 1;    ///< with `--microbatches auto`, the number that was chosen
-  std::string recompute = "none";   ///< none, selective, full
+  std::string recompute = "none";   ///< none, selective, selective-op, full
   std::map<std::string, double>
       overlap;  ///< gradient, gather, ring, activation, expert -> fraction
   std::uint64_t seed = 0;

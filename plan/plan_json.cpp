@@ -1040,7 +1040,7 @@ class PlanReader {
     member(at, "mode", options.mode);
     member(at, "optimizer", options.optimizer);
     member(at, "microbatches", options.microbatches);
-    known_member(at, "recompute", {"none", "selective", "full"}, options.recompute);
+    known_member(at, "recompute", {"none", "selective", "selective-op", "full"}, options.recompute);
     if (error_) return;
     if (const auto overlap = at.find("overlap")) {
       if (!ok(overlap->expect(JsonKind::kObject))) return;

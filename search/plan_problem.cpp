@@ -23,15 +23,6 @@ std::uint64_t word(double value) {
 std::uint64_t word(int value) { return static_cast<std::uint64_t>(value); }
 std::uint64_t word(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
-/// The moments at which an operator runs; always three, those that do not exist are empty.
-std::array<MomentRange, 3> runs_of(const DataFlow& flow, OperatorId op) {
-  const auto range = [](int moment) {
-    return moment < 0 ? MomentRange{} : MomentRange{moment, moment + 1};
-  };
-  const Timeline& timeline = flow.timeline();
-  return {range(timeline.forward(op)), range(timeline.recompute(op)), range(timeline.backward(op))};
-}
-
 }  // namespace
 
 /// One way for a parameter to rest.
@@ -53,7 +44,7 @@ struct PlanProblem::ParameterClass {
 struct PlanProblem::OperatorClass {
   std::vector<Strategy> strategies;
   std::vector<double> objective;
-  std::vector<Bytes> workspace;
+  std::vector<WorkspaceBytes> workspace;
   std::vector<Bytes> always;                     ///< inputs and constants that it reads first
   std::vector<std::vector<int>> operand_states;  ///< [operand][strategy], index into the StateTable
   std::vector<std::vector<int>> result_states;   ///< [result][strategy]
@@ -508,9 +499,11 @@ double PlanProblem::unary_cost(const Variable& variable, int value, const Weight
   const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
   double cost =
       weights.seconds(shared.objective[at]) + weights.price(weights.always(), shared.always[at]);
-  double workspace = 0;
-  for (const MomentRange& run : runs_of(book_.flow(), *variable.op)) workspace += weights.of(run);
-  cost += weights.price(workspace, shared.workspace[at]);
+  const WorkspaceSpan span = workspace_span(book_.flow(), *variable.op);
+  const WorkspaceBytes& workspace = shared.workspace[at];
+  cost += weights.price(weights.of(span.forward) + weights.of(span.recompute), workspace.forward);
+  cost += weights.price(weights.of(span.kept), workspace.kept);
+  cost += weights.price(weights.of(span.backward), workspace.backward);
   for (std::size_t r = 0; r < op.outputs.size(); ++r) {
     const int root = book_.flow().root(op.outputs[r]);
     const Value& v = book_.flow().values()[static_cast<std::size_t>(root)];
@@ -543,7 +536,9 @@ void PlanProblem::unary_key(const Variable& variable,
     return;
   }
   const Operator& op = graph.op(*variable.op);
-  for (const MomentRange& run : runs_of(flow, *variable.op)) key.push_back(word(weights.of(run)));
+  const WorkspaceSpan own = workspace_span(flow, *variable.op);
+  for (const MomentRange& interval : {own.forward, own.recompute, own.kept, own.backward})
+    key.push_back(word(weights.of(interval)));
   for (const TensorId output : op.outputs) {
     const Value& v = flow.values()[static_cast<std::size_t>(flow.root(output))];
     key.push_back(word(weight_of(v, weights)));
@@ -759,7 +754,11 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
     const Operator& op = graph.op(*variable.op);
     measured.objective.value += shared.objective[at];
     add({0, end}, shared.always[at]);
-    for (const MomentRange& run : runs_of(flow, *variable.op)) add(run, shared.workspace[at]);
+    const WorkspaceSpan span = workspace_span(flow, *variable.op);
+    add(span.forward, shared.workspace[at].forward);
+    add(span.recompute, shared.workspace[at].forward);
+    add(span.kept, shared.workspace[at].kept);
+    add(span.backward, shared.workspace[at].backward);
     for (std::size_t r = 0; r < op.outputs.size(); ++r) {
       const Value& value = flow.values()[static_cast<std::size_t>(flow.root(op.outputs[r]))];
       for (const MomentRange& interval : {value.live, value.again, value.kept, value.gradient})

@@ -92,7 +92,8 @@ TEST_CASE("every key of a cluster file is read", "[cluster_reader]") {
                {"name": "b", "size": 2, "bandwidth": "200Gbit/s", "latency": "5us", "oversubscription": 2,
                 "collectives": {"1MiB": 0.5, "all_reduce": {"1MiB": 0.6, "8MiB": "90%"}}}],
     "efficiency": {"flops": {"matmul": 0.8, "other": "50%"}, "memory": {"elementwise": 0.9, "optimizer": 0.6},
-      "matmul_half": {"m": 1, "n": 2, "k": 3}, "use_tf32": true, "launch_overhead": "1us",
+      "matmul_half": {"m": 1, "n": 2, "k": 3},
+      "matmul_alignment": {"elements": 32, "eighths": 0.75, "odd": 0.5}, "use_tf32": true, "launch_overhead": "1us",
       "collective_overhead": "2us", "collectives": {"64KiB": 0.1, "1GiB": 1},
       "overlap": {"gradient": 0.1, "gather": 0.2, "ring": 0.3, "activation": 0.4, "expert": 0.5},
       "bucket_bytes": "1MB", "allocator_reserve": 0.05, "reduce_dtype": "bf16", "attention_backward": 2},
@@ -115,6 +116,7 @@ TEST_CASE("every key of a cluster file is read", "[cluster_reader]") {
   CHECK(e.of(OperatorFamily::kElementwise) == FamilyEfficiency{0.7, 0.9});
   CHECK(e.optimizer_memory == 0.6);
   CHECK(e.matmul_half == MatMulSaturation{1, 2, 3});
+  CHECK(e.matmul_alignment == MatMulAlignment{32, 0.75, 0.5});
   CHECK(e.use_tf32);
   CHECK(e.launch_overhead.value == 1e-6);
   CHECK(e.collective_overhead.value == 2e-6);
@@ -214,6 +216,7 @@ TEST_CASE("faults of the efficiency section are named with their place", "[clust
   check(R"({"flops": {"matmul": 0}})", "/flops/matmul", "above 0 and at most 1");
   check(R"({"memory": {"matmul": 1.5}})", "/memory/matmul", "above 0 and at most 1");
   check(R"({"matmul_half": {"m": -1}})", "/matmul_half/m", "");
+  check(R"({"matmul_alignment": {"odd": 0}})", "/matmul_alignment/odd", "");
   check(R"({"use_tf32": 1})", "/use_tf32", "");
   check(R"({"launch_overhead": "2h"})", "/launch_overhead", "at most one hour");
   check(R"({"overlap": {"gradients": 0.5}})", "/overlap/gradients", "did you mean \"gradient\"");

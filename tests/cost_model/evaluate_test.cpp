@@ -169,6 +169,79 @@ TEST_CASE("the activations of a decoder layer, against the closed form") {
   }
 }
 
+TEST_CASE("a loss holds the arrays of its kernels, over cut classes more of them") {
+  // moments y l | l y; 8 rows of 16 classes in bf16
+  const auto at_loss = [](const std::string& loss, const std::string& label) {
+    const Graph graph = test::build_graph(
+        "input x 8 4; input t int64 8; weight w 4 16; y = MatMul x w; "
+        "loss l = SoftmaxCrossEntropyLoss y t " +
+        loss);
+    const auto book = book_of(graph, byte_machine(2), {2});
+    const Evaluation e =
+        evaluate(*book, assign(*book, {{"y", label == "v" ? "n" : "m"}, {"l", label}}));
+    return std::vector<Bytes>(e.profile.begin() + 1, e.profile.begin() + 3);
+  };
+  // always: w whole or halved (18 bytes an element with what belongs to it), x and the labels
+  const Bytes rows = 64 * 18 + 32 + 4 * 8;
+  const Bytes columns = 32 * 18 + 64 + 8 * 8;
+  const Bytes logits = 8 * 16 / 2;
+  // forward: the logits, the loss and its arrays; backward: arrays and the gradient of the logits
+  CHECK(at_loss("", "t0") ==
+        std::vector<Bytes>{rows + (2 + 8) * logits + 2, rows + (12 + 2) * logits});
+  CHECK(at_loss("", "v") ==
+        std::vector<Bytes>{columns + (2 + 12) * logits + 2, columns + (16 + 2) * logits});
+  CHECK(at_loss("fused=1", "t0") ==
+        std::vector<Bytes>{rows + 2 * logits + 2, rows + (2 + 2) * logits});
+}
+
+TEST_CASE("parameters are gathered while the layer before computes") {
+  // two layers of one product each, sharded at rest; everything at a microsecond a byte
+  GraphDocument document = test::graph_document(
+      "input x 8 4; weight a 4 4; weight b 4 4; h = MatMul x a; g = Silu h; y = MatMul g b; "
+      "loss l = ReduceMean y keepdims=0");
+  const char* const scopes[] = {"layers.0", "layers.0", "layers.1", ""};
+  const auto step = [&](bool layered) {
+    for (std::size_t i = 0; i < document.operators.size(); ++i)
+      document.operators[i].scope = layered ? scopes[i] : "";
+    const auto graph = resolve(document, {});
+    REQUIRE(graph.has_value());
+    Cluster cluster = byte_machine(2);
+    cluster.efficiency.overlap = {1, 1, 1, 0, 0};
+    const auto book = book_of(*graph, cluster, {2});
+    Assignment plan = assign(*book, {{"h", "m"}, {"g", "x0"}, {"y", "m"}, {"l", "x0"}});
+    for (const char* name : {"a", "b"})
+      plan.parameters[index(test::tensor_id(*graph, name))][0] = ParameterAction::kAll;
+    const DataFlow& flow = book->flow();
+    const ParameterSpan b = parameter_span(*graph, flow, test::tensor_id(*graph, "b"));
+    CHECK(b.gathered == MomentRange{layered ? 0 : 1, 3});
+    // moments h g y l | l y g h: the backward of layer 1 looks back at that of the loss
+    CHECK(b.gathered_backward == MomentRange{4, 6});
+    const ParameterSpan a = parameter_span(*graph, flow, test::tensor_id(*graph, "a"));
+    CHECK(a.gathered == MomentRange{0, 1});
+    return evaluate(*book, plan).step_time.value;
+  };
+  // layer by layer, b (16 us) travels beside h (96 us), otherwise beside g (64 us): both hide it
+  CHECK(step(true) == Approx(step(false)).margin(1e-11));
+}
+
+TEST_CASE("what is not hidden of a collective slows the computation beside it") {
+  const Graph graph = test::build_graph(
+      "input x 8 4; weight a 4 4; h = MatMul x a; g = Silu h; loss l = ReduceMean g keepdims=0");
+  const auto step = [&](double overlap) {
+    Cluster cluster = byte_machine(2);
+    cluster.efficiency.overlap.gather = overlap;
+    const auto book = book_of(graph, cluster, {2});
+    Assignment plan = assign(*book, {{"h", "m"}, {"g", "x0"}, {"l", "x0"}});
+    plan.parameters[index(test::tensor_id(graph, "a"))][0] = ParameterAction::kAll;
+    const Evaluation e = evaluate(*book, plan);
+    CHECK(e.step_time >= e.objective);
+    return e.step_time.value;
+  };
+  // the gather of 16 bytes before h has nothing to hide behind, whatever the overlap
+  CHECK(step(1) == Approx(step(0.5)).margin(1e-11));
+  CHECK(step(0.5) == Approx(step(0)).margin(1e-11));
+}
+
 TEST_CASE("a moment is named by its operator") {
   const Graph graph =
       test::build_graph("input x 8 4; weight w 4 6; y = MatMul x w; loss l = ReduceMean y");

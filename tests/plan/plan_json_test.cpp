@@ -162,8 +162,9 @@ TEST_CASE("faults are named with their place") {
   starts(error_after([](Json& j) { j["options"]["serch"] = 1; }), "p.json: /options/serch: ");
   starts(error_after([](Json& j) { j["options"]["search"] = "dq"; }),
          "p.json: /options/search: expected auto, dp, propagation or sapp, found \"dq\"");
-  starts(error_after([](Json& j) { j["options"]["recompute"] = "some"; }),
-         "p.json: /options/recompute: expected none, selective or full, found \"some\"");
+  starts(
+      error_after([](Json& j) { j["options"]["recompute"] = "some"; }),
+      "p.json: /options/recompute: expected none, selective, selective-op or full, found \"some\"");
   starts(error_after([](Json& j) { j["result"]["found_by"] = "sap"; }),
          "p.json: /result/found_by: expected dp, propagation or sapp, found \"sap\"; did you mean "
          "\"sapp\"?");

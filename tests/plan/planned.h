@@ -162,6 +162,14 @@ inline std::vector<PlannedCase> planned_cases() {
     c.mesh = wide;
     c.batch = 2;
   });
+  add("llama, half of the products recomputed",
+      [](PlannedCase& c) { c.recompute = "selective-op"; });
+  add("llama, half of the products recomputed on a wide mesh", [&](PlannedCase& c) {
+    c.recompute = "selective-op";
+    c.mesh = wide;
+    c.batch = 2;
+    c.microbatches = 2;
+  });
   add("mlp", [](PlannedCase& c) { c.graph_text = kMlp; });
   add("mlp on a wide mesh", [&](PlannedCase& c) {
     c.graph_text = kMlp;

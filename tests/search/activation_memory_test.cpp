@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cost_model/test_clusters.h"
+#include "graph/importers/hf.h"
 #include "search/baselines.h"
 #include "search/plan_problem.h"
 #include "support/graph_builder.h"
@@ -14,26 +15,30 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kSequence = 512;
-constexpr std::int64_t kBatch = 4;
-constexpr std::int64_t kWidth = 1024;
-constexpr std::int64_t kHeads = 16;
-constexpr double kSbh = static_cast<double>(kSequence * kBatch * kWidth);
-constexpr double kScores = static_cast<double>(kHeads * kSequence) / kWidth;  // as / h
+struct Sizes {
+  std::int64_t sequence;
+  std::int64_t batch;
+  std::int64_t width;
+  std::int64_t heads;
+};
+constexpr Sizes kSmall = {512, 4, 1024, 16};
+constexpr double kSbh = static_cast<double>(kSmall.sequence * kSmall.batch * kSmall.width);
+constexpr double kScores = static_cast<double>(kSmall.heads * kSmall.sequence) / kSmall.width;
 
 class GptGraph {
  public:
-  explicit GptGraph(int layers) {
+  GptGraph(int layers, const Sizes& sizes)
+      : sequence_(sizes.sequence), batch_(sizes.batch), width_(sizes.width), heads_(sizes.heads) {
     document_.file = "gpt.json";
     document_.name = "gpt";
-    declare("ids", Role::kInput, {kBatch, kSequence}, DType::kInt64);
-    declare("labels", Role::kInput, {kBatch, kSequence}, DType::kInt64);
+    declare("ids", Role::kInput, {batch_, sequence_}, DType::kInt64);
+    declare("labels", Role::kInput, {batch_, sequence_}, DType::kInt64);
     declare("scale", Role::kConstant, {1}, DType::kFp16);
-    apply("x", "Gather", {weight("table", {1024, kWidth}), "ids"}, {{"axis", "0"}});
+    apply("x", "Gather", {weight("table", {1024, width_}), "ids"}, {{"axis", "0"}});
     std::string x = "x";
     for (int l = 0; l < layers; ++l) x = layer(l, x);
     scope_.clear();
-    apply("logits", "MatMul", {x, weight("head", {kWidth, 1024})});
+    apply("logits", "MatMul", {x, weight("head", {width_, 1024})});
     declare("loss", Role::kLoss, {}, DType::kFp16);
     document_.tensors.back().shape.reset();
     apply("loss", "SoftmaxCrossEntropyLoss", {"logits", "labels"}, {{"axis", "-1"}});
@@ -88,7 +93,7 @@ class GptGraph {
   std::string norm(const std::string& name, const std::string& x) {
     return apply(name,
                  "LayerNormalization",
-                 {x, weight("g_" + name, {kWidth}), weight("o_" + name, {kWidth})},
+                 {x, weight("g_" + name, {width_}), weight("o_" + name, {width_})},
                  {{"axis", "-1"}});
   }
 
@@ -96,12 +101,12 @@ class GptGraph {
     scope_ = "layers." + std::to_string(number);
     prefix_ = scope_ + ".";
     const std::string layer_scope = scope_;
-    const std::string heads = std::to_string(kBatch) + "," + std::to_string(kSequence) + "," +
-                              std::to_string(kHeads) + "," + std::to_string(kWidth / kHeads);
+    const std::string heads = std::to_string(batch_) + "," + std::to_string(sequence_) + "," +
+                              std::to_string(heads_) + "," + std::to_string(width_ / heads_);
     const std::string h = norm("norm1", x);
     std::vector<std::string> qkv;
     for (const std::string name : {"q", "k", "v"}) {
-      const std::string y = linear(name, h, kWidth, kWidth);
+      const std::string y = linear(name, h, width_, width_);
       const std::string split = apply(name + "_heads", "Reshape", {y}, {{"shape", heads}});
       qkv.push_back(apply(
           name + "_turned", "Transpose", {split}, {{"perm", name == "k" ? "0,2,3,1" : "0,2,1,3"}}));
@@ -118,18 +123,22 @@ class GptGraph {
                  "Reshape",
                  {core},
                  {{"shape",
-                   std::to_string(kBatch) + "," + std::to_string(kSequence) + "," +
-                       std::to_string(kWidth)}});
-    std::string y = apply("dropout1", "Dropout", {linear("proj", core, kWidth, kWidth)});
+                   std::to_string(batch_) + "," + std::to_string(sequence_) + "," +
+                       std::to_string(width_)}});
+    std::string y = apply("dropout1", "Dropout", {linear("proj", core, width_, width_)});
     const std::string middle = apply("add1", "Add", {x, y});
-    y = linear("fc1", norm("norm2", middle), kWidth, 4 * kWidth);
-    y = linear("fc2", apply("gelu", "Gelu", {y}), 4 * kWidth, kWidth);
+    y = linear("fc1", norm("norm2", middle), width_, 4 * width_);
+    y = linear("fc2", apply("gelu", "Gelu", {y}), 4 * width_, width_);
     y = apply("dropout2", "Dropout", {y});
     const std::string end = apply("add2", "Add", {middle, y});
     prefix_.clear();
     return end;
   }
 
+  std::int64_t sequence_;
+  std::int64_t batch_;
+  std::int64_t width_;
+  std::int64_t heads_;
   GraphDocument document_;
   std::string prefix_;
   std::string scope_;
@@ -152,9 +161,14 @@ Recomputation recomputation(const Graph& graph, Way way) {
   return *std::move(made);
 }
 
-/// Bytes of activations when the backward begins, of the plan that keeps least within the pattern.
-Bytes kept(int layers, std::int64_t devices, const TextbookPlan& pattern, Way way) {
-  const Graph graph = GptGraph(layers).build();
+/// Bytes when the backward begins, of the plan that keeps least within the pattern.
+struct Kept {
+  Bytes activations = 0;
+  Bytes states = 0;  ///< parameters, gradients and optimizer
+};
+Kept kept(
+    int layers, std::int64_t devices, const TextbookPlan& pattern, Way way, const Sizes& sizes) {
+  const Graph graph = GptGraph(layers, sizes).build();
   const Cluster cluster = test::cluster({test::level(devices, 100, 1)});
   PriceOptions options;
   options.recomputation = recomputation(graph, way);
@@ -197,12 +211,18 @@ Bytes kept(int layers, std::int64_t devices, const TextbookPlan& pattern, Way wa
   for (const MemoryKind kind :
        {MemoryKind::kParameters, MemoryKind::kGradients, MemoryKind::kOptimizer})
     always += found.at_peak[static_cast<std::size_t>(kind)];
-  return found.profile[static_cast<std::size_t>(moment)] - always;
+  return {found.profile[static_cast<std::size_t>(moment)] - always, always};
+}
+
+Kept layer_of(std::int64_t devices, AxisRole role, Way way, const Sizes& sizes) {
+  const TextbookPlan pattern{{role}, ParameterAction::kNone};
+  const Kept three = kept(3, devices, pattern, way, sizes);
+  const Kept two = kept(2, devices, pattern, way, sizes);
+  return {three.activations - two.activations, three.states - two.states};
 }
 
 double per_layer(std::int64_t devices, AxisRole role, Way way) {
-  const TextbookPlan pattern{{role}, ParameterAction::kNone};
-  return static_cast<double>(kept(3, devices, pattern, way) - kept(2, devices, pattern, way));
+  return static_cast<double>(layer_of(devices, role, way, kSmall).activations);
 }
 
 TEST_CASE("a layer keeps for its backward what is counted by hand") {
@@ -229,6 +249,80 @@ TEST_CASE("layers that are sequence parallel between blocks keep what is counted
     CHECK(per_layer(t, role, Way::kNone) == kSbh / n * (34 + 5 * kScores));
     CHECK(per_layer(t, role, Way::kCore) == kSbh / n * 34);
     CHECK(per_layer(t, role, Way::kFull) == kSbh / n * 2);
+  }
+}
+
+TEST_CASE("the published memory of four models is what their layers take") {
+  // Korthikanti et al. 2022, figures 1 and 7, in GiB per device of 8-way tensor parallel stages.
+  // A stage holds `layers`; activations of `in_flight` layers are alive (micro-batches of the
+  // stages behind it, interleaved for the second and third).
+  struct Published {
+    const char* model;
+    Sizes sizes;
+    double layers;
+    double in_flight;
+    double states;
+    double activations;
+    double sequence_and_selective;
+  };
+  const Published table[] = {
+      {"22B", {2048, 4, 6144, 64}, 48, 48, 45.56, 59.25, 9.56},
+      {"175B", {2048, 1, 12288, 96}, 12, 96 * (1 + 7.0 / 24), 45.56, 66.84, 12.35},
+      {"530B", {2048, 1, 20480, 128}, 3, 105 * (1 + 34.0 / 105), 31.64, 114.02, 23.08},
+      {"1T", {2048, 1, 25600, 160}, 2, 128, 32.96, 131.25, 26.56}};
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  for (const Published& row : table) {
+    INFO(row.model);
+    const Kept tensor = layer_of(8, AxisRole::kTensor, Way::kNone, row.sizes);
+    const Kept both = layer_of(8, AxisRole::kTensorSequence, Way::kCore, row.sizes);
+    const double states = static_cast<double>(tensor.states) * row.layers / kGiB;
+    const double activations = static_cast<double>(tensor.activations) * row.in_flight / kGiB;
+    const double least = static_cast<double>(both.activations) * row.in_flight / kGiB;
+    CHECK(states == Approx(row.states).epsilon(0.05));
+    CHECK(activations == Approx(row.activations).epsilon(0.05));
+    CHECK(least == Approx(row.sequence_and_selective).epsilon(0.05));
+  }
+}
+
+/// Peak of fully sharded data parallelism over all devices.
+Bytes peak(const Graph& graph, const Cluster& cluster, RecomputeOption recompute) {
+  auto recomputation = find_recomputation(graph, recompute);
+  REQUIRE(recomputation.has_value());
+  DpOptions options;
+  options.prices.recomputation = *std::move(recomputation);
+  MeshShape mesh;
+  mesh.shape = {cluster.devices()};
+  mesh.axes = {"dp"};
+  const auto found =
+      search_textbook({{AxisRole::kData}, ParameterAction::kAll}, graph, cluster, {mesh}, options);
+  if (!found) FAIL(to_string(found.error()));
+  return found->found.evaluation.peak;
+}
+
+TEST_CASE("the more is recomputed, the less memory Llama 2 takes") {
+  const std::string sizes[] = {
+      R"("num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+         "num_key_value_heads": 32, "intermediate_size": 11008)",
+      R"("num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64,
+         "num_key_value_heads": 8, "intermediate_size": 28672)"};
+  for (const std::string& size : sizes) {
+    INFO(size);
+    const std::string config = R"({"model_type": "llama", "vocab_size": 32000,
+      "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+      "tie_word_embeddings": false, "torch_dtype": "bfloat16", )" +
+                               size + "}";
+    const auto imported = import_hf(config, "llama", {16, 4096, true, std::nullopt, 0});
+    if (!imported) FAIL(to_string(imported.error()));
+    const auto graph = resolve(imported->document, {true, 1, false});
+    if (!graph) FAIL(to_string(graph.error()));
+    const Cluster cluster = test::cluster({test::level(16, 100, 1)});
+    const Bytes none = peak(*graph, cluster, RecomputeOption::kNone);
+    const Bytes selective = peak(*graph, cluster, RecomputeOption::kSelective);
+    const Bytes by_operator = peak(*graph, cluster, RecomputeOption::kSelectiveOp);
+    const Bytes full = peak(*graph, cluster, RecomputeOption::kFull);
+    CHECK(none > selective);
+    CHECK(selective > by_operator);
+    CHECK(by_operator > full);
   }
 }
 

@@ -207,7 +207,7 @@ inline PriceOptions random_options(Random& random, const Cluster& cluster) {
   return options;
 }
 
-/// Any operators in any segments of either kind.
+/// Any operators in any segments of either kind, others around them.
 inline Recomputation random_recomputation(std::uint64_t seed, const Graph& graph) {
   Random random(seed ^ 0x5e9ca7e5u);
   Recomputation made;
@@ -217,6 +217,10 @@ inline Recomputation random_recomputation(std::uint64_t seed, const Graph& graph
   for (std::size_t i = 0; i < graph.operators.size(); ++i) {
     if (random.chance(35)) segment = static_cast<int>(random.between(-1, segments - 1));
     made.segment.push_back(segment);
+    // an operator of no segment may read one's values without their being stored
+    made.region.push_back(segment >= 0        ? segment
+                          : random.chance(50) ? static_cast<int>(random.between(0, segments - 1))
+                                              : -1);
   }
   return made;
 }
