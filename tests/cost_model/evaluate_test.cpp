@@ -176,7 +176,8 @@ TEST_CASE("a loss holds the arrays of its kernels, over cut classes more of them
         "input x 8 4; input t int64 8; weight w 4 16; y = MatMul x w; "
         "loss l = SoftmaxCrossEntropyLoss y t " +
         loss);
-    const auto book = book_of(graph, byte_machine(2), {2});
+    const Cluster cluster = byte_machine(2);
+    const auto book = book_of(graph, cluster, {2});
     const Evaluation e =
         evaluate(*book, assign(*book, {{"y", label == "v" ? "n" : "m"}, {"l", label}}));
     return std::vector<Bytes>(e.profile.begin() + 1, e.profile.begin() + 3);
