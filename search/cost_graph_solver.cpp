@@ -356,7 +356,12 @@ class Solver {
   /// Complete search with so much work, where the core is small.
   void try_exact(double work) {
     if (static_cast<double>(core_->strategies()) > kSmallCore || proven()) return;
-    Budget budget(work, end_, options_.stop);
+    std::optional<Clock::time_point> end = end_;
+    if (end) {
+      const auto most = std::chrono::duration<double>(0.02 * *options_.time_limit);
+      end = std::min(*end, Clock::now() + std::chrono::duration_cast<Clock::duration>(most));
+    }
+    Budget budget(work, end, options_.stop);
     prices_->set(prices_->best_prices());
     const ExactOutcome outcome = search_all(*core_, *prices_, shared_.best_cost(), budget);
     if (outcome.solution) submit(*outcome.solution);

@@ -34,6 +34,9 @@ class Messages {
   const double* message(int edge) const {
     return messages_.data() + begin_[static_cast<std::size_t>(edge)];
   }
+  /// To go back to messages that served well.
+  const std::vector<double>& all() const { return messages_; }
+  void restore(const std::vector<double>& messages) { messages_ = messages; }
   /// Table entries visited by a pass.
   double work() const { return core_.entries() + static_cast<double>(core_.strategies()); }
 

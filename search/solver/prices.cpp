@@ -9,9 +9,13 @@
 namespace meshplan::solver {
 namespace {
 
-constexpr double kMomentum = 0.5;
-constexpr int kPatience = 16;  ///< steps without a better bound before they get smaller
-constexpr double kShrink = 0.7;
+constexpr double kPart = 0.1;
+constexpr int kPatience = 6;  ///< steps without a better bound before they get smaller
+constexpr double kShrink = 0.66;
+constexpr double kGrow = 1.2;        ///< of steps, where one brings a better bound
+constexpr double kProgress = 1e-6;   ///< relative gain that counts as better
+constexpr double kSmallest = 1e-4;   ///< step scale at which it starts again
+constexpr double kWorthIt = 1e-5;    ///< relative gain that makes another start worth it
 constexpr double kRounding = 1e-11;  ///< relative, of all that is added up
 
 }  // namespace
@@ -26,6 +30,16 @@ void Prices::set(std::vector<double> prices) {
   direction_.assign(prices_.size(), 0);
   scale_ = 1.0;
   since_better_ = 0;
+  first_ = true;
+}
+
+/// Long steps again from the best prices; whether the last ones gained anything decides how often.
+void Prices::restart() {
+  const bool gained = best_bound_ > at_restart_ + kWorthIt * std::abs(best_bound_);
+  idle_ = gained ? 0 : idle_ + 1;
+  at_restart_ = best_bound_;
+  scale_ = 0.5;
+  first_ = true;
 }
 
 double Prices::bound() {
@@ -38,36 +52,47 @@ double Prices::bound() {
   const double margin = kRounding * (std::abs(inner) + std::abs(paid) + std::abs(core_.constant()));
   last_bound_ = inner - paid + core_.constant() - margin;
   ++since_better_;
+  better_ = false;
   if (last_bound_ > best_bound_) {
     const double scale = std::abs(best_bound_);
-    if (!(last_bound_ < best_bound_ + 1e-6 * scale)) since_better_ = 0;
+    if (!(last_bound_ < best_bound_ + kProgress * scale)) {
+      since_better_ = 0;
+      better_ = true;
+    }
     best_bound_ = last_bound_;
     best_prices_ = prices_;
+    best_messages_ = messages_.all();
+    best_forward_ = forward_;
   }
   return last_bound_;
 }
 
 void Prices::climb(double target) {
   const std::vector<double> usage = core_.usage_of(labels_);
+  if (first_) std::fill(direction_.begin(), direction_.end(), 0.0);
+  const double part = first_ ? 1.0 : kPart;
+  first_ = false;
   double norm = 0;
+  double along = 0;
   for (std::size_t t = 0; t < prices_.size(); ++t) {
-    double slope = usage[t] - core_.room()[t];
-    if (prices_[t] == 0 && slope < 0) slope = 0;
-    direction_[t] = slope + kMomentum * direction_[t];
-    if (prices_[t] == 0 && direction_[t] < 0) direction_[t] = 0;
+    const double slope = usage[t] - core_.room()[t];
+    direction_[t] += part * (slope - direction_[t]);
+    if (best_prices_[t] == 0 && direction_[t] < 0) continue;
     norm += direction_[t] * direction_[t];
+    along += direction_[t] * slope;
   }
+  if (better_ && along > 0) scale_ = std::min(2.0, kGrow * scale_);
   if (since_better_ >= kPatience) {
     scale_ *= kShrink;
     since_better_ = 0;
-    prices_ = best_prices_;  // wherever the steps led, it is worse
-    std::fill(direction_.begin(), direction_.end(), 0.0);
-    return;
+    if (scale_ < kSmallest) restart();
+    messages_.restore(best_messages_);
+    forward_ = best_forward_;
   }
   if (norm == 0) return;
-  const double step = scale_ * std::max(target - last_bound_, 1e-6 * std::abs(target)) / norm;
+  const double step = scale_ * std::max(target - best_bound_, 1e-6 * std::abs(target)) / norm;
   for (std::size_t t = 0; t < prices_.size(); ++t)
-    prices_[t] = std::max(0.0, prices_[t] + step * direction_[t]);
+    prices_[t] = std::max(0.0, best_prices_[t] + step * direction_[t]);
 }
 
 }  // namespace meshplan::solver

@@ -29,14 +29,16 @@ class Prices {
   const Labels& labels() const { return labels_; }
   double best_bound() const { return best_bound_; }
   const std::vector<double>& best_prices() const { return best_prices_; }
-  /// The step has become too small to gain anything.
-  bool converged() const { return scale_ < 1e-3; }
+  /// Several starts have gained nothing.
+  bool converged() const { return idle_ >= 3; }
   Messages& messages() { return messages_; }
   /// The direction of the next pass.
   bool forward_next() const { return forward_; }
   double work() const { return messages_.work() + 4 * static_cast<double>(core_.moments()); }
 
  private:
+  void restart();
+
   const Core& core_;
   Messages messages_;
   bool forward_ = true;
@@ -47,9 +49,15 @@ class Prices {
   double last_bound_ = 0;
   double best_bound_;
   std::vector<double> best_prices_;
+  std::vector<double> best_messages_;
+  bool best_forward_ = true;
   std::vector<double> direction_;
   double scale_ = 1.0;
   int since_better_ = 0;
+  bool better_ = false;
+  bool first_ = true;
+  int idle_ = 0;  ///< starts that gained nothing
+  double at_restart_ = 0;
 };
 
 }  // namespace meshplan::solver

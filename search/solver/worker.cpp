@@ -15,6 +15,8 @@ constexpr double kFullPlanWork = 6e6;  ///< entries: 5 to 20 ms
 constexpr std::size_t kFullPlans = 6;
 constexpr int kAttempts = 6;
 constexpr double kLargestBlock = 1200;
+constexpr std::int64_t kPatience = 150;  ///< blocks without a gain of kGain, before an escape
+constexpr double kGain = 1e-7;           ///< relative
 
 }  // namespace
 
@@ -114,15 +116,25 @@ std::optional<Solution> Worker::repair(std::vector<double> prices,
 void Worker::choose_start(const Shared& shared) {
   if (shared.elites.empty()) return;
   const double best = shared.best_cost();
-  const bool stuck = since_better_ > 400;
   if (current_.labels.empty() || current_.cost > best + 0.02 * std::abs(best)) {
     current_ = shared.elites.front();
     since_better_ = 0;
-  } else if (stuck) {
-    since_better_ = 0;
+    shakes_ = 0;
+  }
+}
+
+void Worker::escape(const Shared& shared) {
+  since_better_ = 0;
+  const int where = random_.below(100);
+  if (where < 55) {
+    current_ = best_.cost <= shared.best_cost() ? best_ : shared.elites.front();
+  } else if (where < 80) {
     current_ = shared.elites[static_cast<std::size_t>(
         random_.below(static_cast<int>(shared.elites.size())))];
   }
+  shakes_ = 4 + random_.below(30);
+  const double loss = std::pow(10.0, -2.2 - 3.0 * random_.unit());
+  allowed_ = current_.cost + loss * std::abs(current_.cost);
 }
 
 void Worker::grow_region(std::vector<int>& block, std::size_t size) {
@@ -229,12 +241,13 @@ void Worker::draw_prices(const Shared& shared) {
   const std::size_t moments = shared.prices.size();
   prices_ = shared.prices;
   const double global = std::exp(0.8 * (random_.unit() - 0.6));
-  const int segments = 1 + random_.below(8);
+  const int segments = 1 + random_.below(random_.below(4) == 0 ? 40 : 8);
+  const double spread = random_.below(3) == 0 ? 3.0 : 0.8;
   double factor = global;
   std::size_t next = 0;
   for (std::size_t t = 0; t < moments; ++t) {
     if (t == next) {
-      factor = global * std::exp(0.8 * (random_.unit() - 0.5));
+      factor = global * std::exp(spread * (random_.unit() - 0.5));
       next = t + 1 +
              static_cast<std::size_t>(random_.unit() * 2 * static_cast<double>(moments) / segments);
     }
@@ -296,12 +309,14 @@ void Worker::try_block(const Shared& shared, const std::vector<int>& block, Budg
       bool changed = false;
       for (std::size_t i = 0; i < block.size() && !changed; ++i)
         changed = current_.labels[static_cast<std::size_t>(block[i])] != before[i];
-      if (changed && gain >= 0) {
+      const bool shaken = shakes_ > 0 && current_.cost - gain <= allowed_;
+      if (changed && (gain >= 0 || shaken)) {
         for (std::size_t t = 0; t < current_.usage.size(); ++t) current_.usage[t] += change_[t];
         current_.cost -= gain;
-        if (gain > 0) {
+        if (gain > kGain * std::abs(current_.cost)) since_better_ = 0;
+        if (current_.cost < best_.cost) {
           ++improvements_;
-          since_better_ = 0;
+          best_ = current_;
         }
         break;
       }
@@ -325,17 +340,27 @@ void Worker::try_block(const Shared& shared, const std::vector<int>& block, Budg
 void Worker::improve(const Shared& shared, Budget& budget) {
   choose_start(shared);
   if (current_.labels.empty() || core_.nodes() == 0) return;
-  const double before = current_.cost;
+  if (best_.labels.empty() || current_.cost < best_.cost) best_ = current_;
+  const double before = best_.cost;
   const double largest = std::min(kLargestBlock, static_cast<double>(core_.nodes()));
   while (!budget.over()) {
+    if (since_better_ > kPatience) escape(shared);
     const int kind = random_.below(kKinds);
     const double size = 8 * std::exp(random_.unit() * std::log(std::max(1.0, largest / 8)));
     const std::vector<int> block = choose_block(shared, kind, static_cast<int>(size));
     budget.spend(8 * static_cast<double>(block.size()) + core_.nodes());
-    ++since_better_;
+    if (shakes_ > 0) {
+      --shakes_;
+    } else {
+      ++since_better_;
+    }
     try_block(shared, block, budget);
   }
-  if (current_.cost < before || before > shared.best_cost()) found_.push_back(current_);
+  if (best_.cost < before || before > shared.best_cost()) found_.push_back(best_);
+  // good but different ones are worth knowing
+  if (shakes_ == 0 && current_.cost > best_.cost &&
+      current_.cost < best_.cost + 0.01 * std::abs(best_.cost))
+    found_.push_back(current_);
 }
 
 }  // namespace meshplan::solver

@@ -90,7 +90,10 @@ class Worker {
   enum Kind : int { kRegion, kTight, kDifference, kWindow, kKinds };
 
   const BlockPlan& full_plan(Budget& budget);
+  /// Goes on from where it is, or from the best or another good solution.
   void choose_start(const Shared& shared);
+  /// After many blocks without gain: accept some loss for a while, then descend again.
+  void escape(const Shared& shared);
   std::vector<int> choose_block(const Shared& shared, int kind, int size);
   void grow_region(std::vector<int>& block, std::size_t size);
   void try_block(const Shared& shared, const std::vector<int>& block, Budget& budget);
@@ -116,6 +119,9 @@ class Worker {
   std::int64_t blocks_ = 0;
   std::int64_t improvements_ = 0;
   std::int64_t since_better_ = 0;
+  int shakes_ = 0;      ///< blocks that may still cost more
+  double allowed_ = 0;  ///< up to this cost
+  Solution best_;       ///< of this worker
 };
 
 }  // namespace meshplan::solver
