@@ -73,7 +73,8 @@ void BlockPlan::order_nodes(const Core& core,
   };
   std::vector<int> joined;
   while (!queue.empty()) {
-    const auto [first, i] = queue.top();
+    const double first = queue.top().first;
+    const int i = queue.top().second;
     const auto at = static_cast<std::size_t>(i);
     if (gone[at] != 0 || first != rank[at]) {
       queue.pop();
