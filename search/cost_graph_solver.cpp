@@ -29,6 +29,7 @@ constexpr double kCompleteTables = 1 << 24;
 constexpr double kTinyCore = 300;    ///< strategies; up to this, complete search comes first
 constexpr double kSmallCore = 3000;  ///< beyond, it is not tried
 constexpr int kMostBalances = 200;
+constexpr double kWorthShrinking = 0.04;  ///< of the strategies that can be dropped
 
 class Solver {
  public:
@@ -85,12 +86,10 @@ class Solver {
   // ---- the search on the core ----
 
   void search() {
-    const Core& core = *core_;
     cost_tolerance_ = reduced_.problem.cost_tolerance;
     usage_tolerance_ = reduced_.problem.usage_tolerance;
-    for (std::uint64_t w = 0; w < worker_count(); ++w)
-      workers_.push_back(
-          std::make_unique<Worker>(core, options_.seed * 0x9E3779B97F4A7C15U + 1000003 * w + 1));
+    make_workers();
+    const Core& core = *core_;
     if (core.nodes() == 0) {
       bound_ = core.constant();
       submit({Labels(), core.constant(), core.usage_of(Labels())});
@@ -101,7 +100,6 @@ class Solver {
     Budget budget = unlimited();
     if (!over()) start(budget);
     if (shared_.elites.empty() && !over()) prove_impossible();
-    reduced_.problem = {};
     if (result_done_ || over()) return;
     if (static_cast<double>(core.strategies()) <= kTinyCore) {
       Budget first(kRoundWork / 4, end_, options_.stop);
@@ -112,30 +110,48 @@ class Solver {
     if (!result_done_) rounds();
   }
 
+  void make_workers() {
+    for (const auto& worker : workers_) {
+      result_.phases.blocks += worker->blocks();
+      result_.phases.improvements += worker->improvements();
+    }
+    workers_.clear();
+    for (std::uint64_t w = 0; w < worker_count(); ++w) {
+      const std::uint64_t seed = 1000003 * w + 7919 * backs_.size() + 1;
+      workers_.push_back(
+          std::make_unique<Worker>(*core_, options_.seed * 0x9E3779B97F4A7C15U + seed));
+    }
+  }
+
   std::size_t worker_count() const {
     // the number of workers is part of the result, the number of threads is not
     return options_.time_limit ? std::max<std::size_t>(2, options_.threads) : 2;
   }
 
-  void submit(Solution solution) {
-    if (shared_.elites.empty()) result_.phases.first_feasible_seconds = seconds();
-    const bool better = solution.cost < shared_.best_cost();
+  void submit(const Solution& solution) {
+    if (assignment_.empty()) result_.phases.first_feasible_seconds = seconds();
+    const bool better = solution.cost < shared_.incumbent || assignment_.empty();
     shared_.offer(solution);
-    if (better) report();
+    if (!better) return;
+    shared_.incumbent = solution.cost;
+    std::vector<int> labels = solution.labels;
+    for (std::size_t b = backs_.size(); b-- > 0;) labels = backs_[b].expand(labels);
+    assignment_ = reduced_.back.expand(labels);
+    report();
   }
 
   void report() {
     if (!options_.progress) return;
     CostGraphProgress progress;
     progress.seconds = seconds();
-    if (!shared_.elites.empty()) progress.cost = shared_.best_cost();
+    if (std::isfinite(shared_.incumbent)) progress.cost = shared_.incumbent;
     if (std::isfinite(bound_)) progress.lower_bound = bound_;
     options_.progress(progress);
   }
 
   void raise_bound(double bound) {
-    // costs are whole numbers
-    const double whole = std::ceil(bound - 1e-6);
+    // costs are whole numbers; a core that was shrunk has only what is better than the incumbent
+    const double whole = std::min(std::ceil(bound - 1e-6), shared_.incumbent);
     if (whole > bound_) bound_ = whole;
   }
   bool proven() const { return bound_ >= shared_.best_cost(); }
@@ -152,13 +168,17 @@ class Solver {
     plan.run(core, core.costs(), labels, workspace);
     const double cost = core.cost_of(labels);
     if (cost >= core.big() / 2) {
+      if (std::isfinite(shared_.incumbent)) {
+        bound_ = shared_.incumbent;
+        return true;
+      }
       result_.no_allowed = true;
       result_.status = CostGraphSolution::Status::kImpossible;
       result_done_ = true;
       return true;
     }
-    bound_ = cost;
     submit({labels, cost, core.usage_of(labels)});
+    bound_ = shared_.incumbent;
     return true;
   }
 
@@ -287,17 +307,18 @@ class Solver {
         for (Solution& solution : worker->take_found()) submit(std::move(solution));
       }
       raise_bound(prices_->best_bound());
-      if (round == 4 || round == 16 || round == 64) {
+      if (round == 4 || round == 16 || round == 64 || round == 128) {
         try_exact(static_cast<double>(round) * kRoundWork);
         if (result_done_) return;
       }
+      if (round == 6 || round == 20 || round == 50 || round == 100 || round == 180) shrink();
       report();
     }
   }
 
   void share_prices() {
     shared_.bound = prices_->best_bound();
-    shared_.prices = prices_->best_prices();
+    shared_.prices = prices_->center();
   }
 
   /// Whether the first worker works on the prices in this round.
@@ -362,17 +383,131 @@ class Solver {
       end = std::min(*end, Clock::now() + std::chrono::duration_cast<Clock::duration>(most));
     }
     Budget budget(work, end, options_.stop);
-    prices_->set(prices_->best_prices());
     const ExactOutcome outcome = search_all(*core_, *prices_, shared_.best_cost(), budget);
     if (outcome.solution) submit(*outcome.solution);
     if (!outcome.complete) return;
-    if (shared_.elites.empty()) {
+    if (!std::isfinite(shared_.incumbent)) {
       if (usage_tolerance_ > 0) return;
       result_.status = CostGraphSolution::Status::kImpossible;
       result_done_ = true;
     } else {
       bound_ = shared_.best_cost();
     }
+  }
+
+  /// Drops the strategies that nothing better than the incumbent can use, and reduces again.
+  void shrink() {
+    if (!std::isfinite(shared_.incumbent) || over() || proven() || cost_tolerance_ > 0) return;
+    const std::vector<double> bounds = prices_->strategy_bounds();
+    const double most = shared_.incumbent - 1 + 1e-6;
+    const Problem& old = reduced_.problem;
+    const auto dropped =
+        std::count_if(bounds.begin(), bounds.end(), [&](double bound) { return bound > most; });
+    if (static_cast<double>(dropped) < kWorthShrinking * static_cast<double>(bounds.size())) return;
+    BackMap filter(old.nodes.size());
+    std::vector<std::vector<int>> kept(old.nodes.size());
+    Problem rest;
+    for (std::size_t v = 0; v < old.nodes.size(); ++v) {
+      const double* bound = bounds.data() + core_->first(static_cast<int>(v));
+      for (int s = 0; s < core_->size(static_cast<int>(v)); ++s) {
+        if (bound[s] <= most) kept[v].push_back(s);
+      }
+      if (kept[v].empty()) {
+        bound_ = shared_.incumbent;
+        return;
+      }
+      const auto pick = [&](const std::vector<double>& from) {
+        std::vector<double> picked;
+        for (const int s : kept[v]) picked.push_back(from[static_cast<std::size_t>(s)]);
+        return picked;
+      };
+      Problem::Node node{pick(old.nodes[v].costs), {}};
+      for (const Use& use : old.nodes[v].uses)
+        node.uses.push_back({use.begin, use.end, pick(use.usage)});
+      rest.nodes.push_back(std::move(node));
+      filter.remains(static_cast<int>(v), kept[v]);
+    }
+    std::vector<double> costs;
+    for (const Problem::Edge& edge : old.edges) {
+      const CostTable& table = old.pool.table(edge.table);
+      const std::vector<int>& rows = kept[static_cast<std::size_t>(edge.from)];
+      const std::vector<int>& columns = kept[static_cast<std::size_t>(edge.to)];
+      costs.clear();
+      for (const int r : rows) {
+        for (const int c : columns)
+          costs.push_back(table.costs[static_cast<std::size_t>(r * table.columns + c)]);
+      }
+      const int number =
+          rest.pool.add(static_cast<int>(rows.size()), static_cast<int>(columns.size()), costs);
+      rest.edges.push_back({edge.from, edge.to, number});
+    }
+    rest.constant = old.constant;
+    rest.room = old.room;
+    rest.when = old.when;
+    rest.limit = old.limit;
+    rest.cost_tolerance = old.cost_tolerance;
+    rest.usage_tolerance = old.usage_tolerance;
+    Reduced made = reduce(std::move(rest), [this] { return over(); });
+    if (made.impossible) {  // nothing better is left
+      if (usage_tolerance_ == 0) bound_ = shared_.incumbent;
+      return;
+    }
+    go_on_with(std::move(made), std::move(filter), kept);
+  }
+
+  void go_on_with(Reduced made, BackMap filter, const std::vector<std::vector<int>>& kept) {
+    const std::vector<double> prices = map_prices(made.problem);
+    const auto position = [](const std::vector<int>& list, int value) {
+      const auto found = std::find(list.begin(), list.end(), value);
+      return found == list.end() ? -1 : static_cast<int>(found - list.begin());
+    };
+    std::vector<Labels> mapped;
+    for (const Solution& elite : shared_.elites) {
+      Labels labels;
+      for (const auto& [node, strategies] : made.back.remaining()) {
+        const auto at = static_cast<std::size_t>(node);
+        const int in_kept = position(kept[at], elite.labels[at]);
+        const int label = in_kept < 0 ? -1 : position(strategies, in_kept);
+        if (label < 0) break;
+        labels.push_back(label);
+      }
+      if (labels.size() == made.back.remaining().size()) mapped.push_back(std::move(labels));
+    }
+    backs_.push_back(std::move(filter));
+    backs_.push_back(std::move(made.back));
+    reduced_.problem = std::move(made.problem);
+    prices_.reset();
+    core_ = std::make_unique<Core>(reduced_.problem);
+    make_workers();
+    shared_.elites.clear();
+    for (Labels& labels : mapped) {
+      std::vector<double> usage = core_->usage_of(labels);
+      const double cost = core_->cost_of(labels);
+      if (cost < core_->big() / 2 && core_->fits(usage))
+        submit({std::move(labels), cost, std::move(usage)});
+    }
+    if (core_->nodes() == 0) {
+      submit({Labels(), core_->constant(), core_->usage_of(Labels())});
+      bound_ = shared_.incumbent;
+      return;
+    }
+    if (core_->moments() == 0 && solve_without_limit()) return;
+    prices_ = std::make_unique<Prices>(*core_);
+    prices_->set(prices);
+    for (int pass = 0; pass < 4; ++pass) prices_->bound();
+  }
+
+  /// Prices of moments that are gone go to the next one that is left.
+  std::vector<double> map_prices(const Problem& next) const {
+    const std::vector<double>& old = prices_->center();
+    std::vector<double> prices(next.room.size(), 0);
+    if (prices.empty()) return prices;
+    std::size_t t = 0;
+    for (std::size_t i = 0; i < old.size(); ++i) {
+      while (t + 1 < prices.size() && next.when[t] < reduced_.problem.when[i]) ++t;
+      prices[t] += old[i];
+    }
+    return prices;
   }
 
   // ---- the result ----
@@ -387,8 +522,8 @@ class Solver {
     }
     if (std::isfinite(bound_))
       result_.lower_bound = static_cast<Int128>(std::floor(bound_ - cost_tolerance_));
-    if (shared_.elites.empty()) return std::move(result_);
-    result_.assignment = reduced_.back.expand(shared_.elites.front().labels);
+    if (!std::isfinite(shared_.incumbent)) return std::move(result_);
+    result_.assignment = assignment_;
     result_.assignment.resize(graph_.nodes.size());
     result_.evaluation = evaluate(graph_, result_.assignment);
     // the search's own sums are exact below 2^53; the evaluator has the last word
@@ -415,6 +550,8 @@ class Solver {
   Reduced reduced_;
   std::unique_ptr<Core> core_;
   std::unique_ptr<Prices> prices_;
+  std::vector<BackMap> backs_;      ///< of the cores since the first, two each
+  CostGraphAssignment assignment_;  ///< the incumbent, of the graph's nodes and those made of edges
   std::vector<std::unique_ptr<Worker>> workers_;
   Shared shared_;
   double bound_ = -std::numeric_limits<double>::infinity();

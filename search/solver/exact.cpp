@@ -19,6 +19,8 @@ class Search {
   }
 
   ExactOutcome run() {
+    strategy_bounds_ = prices_.strategy_bounds();
+    prices_.set(prices_.center());
     for (int pass = 0; pass < kPasses; ++pass) prices_.bound();
     if (!prices_.forward_next()) prices_.bound();  // the last pass must go towards the first node
     double paid = 0;
@@ -68,6 +70,7 @@ class Search {
     const double rest = prices_.messages().suffix(v + 1);
     for (std::size_t s = 0; s < size; ++s) {
       if (own[s] >= core_.big() / 2) continue;
+      if (strategy_bounds_[core_.first(v) + s] > best_cost_ - 1 + 1e-6) continue;
       order.emplace_back(base_ + priced + own[s] + known + later[s] + rest, static_cast<int>(s));
     }
     budget_.spend(static_cast<double>(size * (core_.links(v).size() + 1)) +
@@ -108,6 +111,7 @@ class Search {
   std::vector<double> usage_;
   std::vector<std::vector<std::pair<double, int>>> candidates_;
   std::optional<Solution> best_;
+  std::vector<double> strategy_bounds_;
   double base_ = 0;
   double rounding_ = 0;
 };

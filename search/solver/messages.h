@@ -27,6 +27,10 @@ class Messages {
   /// bound, without the core's constant. `labels` receives a labelling read off on the way.
   double pass(const std::vector<double>& theta, bool forward, Labels& labels);
 
+  /// For every strategy a bound on the sum of all costs of labellings that use it: a pass forward
+  /// and one backward, after another backward one. Returns the larger bound of the two passes.
+  double marginals(const std::vector<double>& theta, std::vector<double>& bounds);
+
   /// After a backward pass: a bound on what nodes from `v` on add, given the messages of edges from
   /// earlier nodes into them.
   double suffix(int v) const { return suffix_[static_cast<std::size_t>(v)]; }

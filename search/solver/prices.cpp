@@ -31,13 +31,16 @@ void Prices::set(std::vector<double> prices) {
   scale_ = 1.0;
   since_better_ = 0;
   first_ = true;
+  center_bound_ = -std::numeric_limits<double>::infinity();
+  at_restart_ = center_bound_;
+  center_ = prices_;
 }
 
 /// Long steps again from the best prices; whether the last ones gained anything decides how often.
 void Prices::restart() {
-  const bool gained = best_bound_ > at_restart_ + kWorthIt * std::abs(best_bound_);
+  const bool gained = center_bound_ > at_restart_ + kWorthIt * std::abs(center_bound_);
   idle_ = gained ? 0 : idle_ + 1;
-  at_restart_ = best_bound_;
+  at_restart_ = center_bound_;
   scale_ = 0.5;
   first_ = true;
 }
@@ -51,20 +54,37 @@ double Prices::bound() {
   for (std::size_t t = 0; t < prices_.size(); ++t) paid += prices_[t] * core_.room()[t];
   const double margin = kRounding * (std::abs(inner) + std::abs(paid) + std::abs(core_.constant()));
   last_bound_ = inner - paid + core_.constant() - margin;
+  best_bound_ = std::max(best_bound_, last_bound_);
   ++since_better_;
   better_ = false;
-  if (last_bound_ > best_bound_) {
-    const double scale = std::abs(best_bound_);
-    if (!(last_bound_ < best_bound_ + kProgress * scale)) {
+  if (last_bound_ > center_bound_) {
+    const double scale = std::abs(center_bound_);
+    if (!(last_bound_ < center_bound_ + kProgress * scale)) {
       since_better_ = 0;
       better_ = true;
     }
-    best_bound_ = last_bound_;
-    best_prices_ = prices_;
-    best_messages_ = messages_.all();
-    best_forward_ = forward_;
+    center_bound_ = last_bound_;
+    center_ = prices_;
+    center_messages_ = messages_.all();
+    center_forward_ = forward_;
   }
   return last_bound_;
+}
+
+std::vector<double> Prices::strategy_bounds() {
+  prefix_sums(center_, prefix_);
+  core_.price(prefix_, theta_);
+  messages_.restore(center_messages_);
+  if (!center_forward_) messages_.pass(theta_, false, labels_);
+  std::vector<double> bounds;
+  const double inner = messages_.marginals(theta_, bounds);
+  forward_ = true;
+  double paid = 0;
+  for (std::size_t t = 0; t < prices_.size(); ++t) paid += center_[t] * core_.room()[t];
+  const double margin =
+      10 * kRounding * (std::abs(inner) + std::abs(paid) + std::abs(core_.constant()));
+  for (double& bound : bounds) bound += core_.constant() - paid - margin;
+  return bounds;
 }
 
 void Prices::climb(double target) {
@@ -77,7 +97,7 @@ void Prices::climb(double target) {
   for (std::size_t t = 0; t < prices_.size(); ++t) {
     const double slope = usage[t] - core_.room()[t];
     direction_[t] += part * (slope - direction_[t]);
-    if (best_prices_[t] == 0 && direction_[t] < 0) continue;
+    if (center_[t] == 0 && direction_[t] < 0) continue;
     norm += direction_[t] * direction_[t];
     along += direction_[t] * slope;
   }
@@ -86,13 +106,13 @@ void Prices::climb(double target) {
     scale_ *= kShrink;
     since_better_ = 0;
     if (scale_ < kSmallest) restart();
-    messages_.restore(best_messages_);
-    forward_ = best_forward_;
+    messages_.restore(center_messages_);
+    forward_ = center_forward_;
   }
   if (norm == 0) return;
-  const double step = scale_ * std::max(target - best_bound_, 1e-6 * std::abs(target)) / norm;
+  const double step = scale_ * std::max(target - center_bound_, 1e-6 * std::abs(target)) / norm;
   for (std::size_t t = 0; t < prices_.size(); ++t)
-    prices_[t] = std::max(0.0, best_prices_[t] + step * direction_[t]);
+    prices_[t] = std::max(0.0, center_[t] + step * direction_[t]);
 }
 
 }  // namespace meshplan::solver

@@ -16,6 +16,8 @@ class Prices {
  public:
   explicit Prices(const Core& core);
 
+  /// For every strategy a bound on all labellings within the limit that use it, at the center.
+  std::vector<double> strategy_bounds();
   /// Starts again from these prices.
   void set(std::vector<double> prices);
   /// One pass of messages at the present prices; returns the bound (with the core's constant, and a
@@ -28,7 +30,8 @@ class Prices {
   const std::vector<double>& theta() const { return theta_; }
   const Labels& labels() const { return labels_; }
   double best_bound() const { return best_bound_; }
-  const std::vector<double>& best_prices() const { return best_prices_; }
+  /// The best prices since set().
+  const std::vector<double>& center() const { return center_; }
   /// Several starts have gained nothing.
   bool converged() const { return idle_ >= 3; }
   Messages& messages() { return messages_; }
@@ -48,9 +51,10 @@ class Prices {
   Labels labels_;
   double last_bound_ = 0;
   double best_bound_;
-  std::vector<double> best_prices_;
-  std::vector<double> best_messages_;
-  bool best_forward_ = true;
+  double center_bound_ = 0;
+  std::vector<double> center_;
+  std::vector<double> center_messages_;
+  bool center_forward_ = true;
   std::vector<double> direction_;
   double scale_ = 1.0;
   int since_better_ = 0;

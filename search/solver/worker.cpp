@@ -126,8 +126,9 @@ void Worker::choose_start(const Shared& shared) {
 void Worker::escape(const Shared& shared) {
   since_better_ = 0;
   const int where = random_.below(100);
-  if (where < 55) {
-    current_ = best_.cost <= shared.best_cost() ? best_ : shared.elites.front();
+  if (where < 55 || shared.elites.empty()) {
+    const bool own = shared.elites.empty() || best_.cost <= shared.elites.front().cost;
+    current_ = own ? best_ : shared.elites.front();
   } else if (where < 80) {
     current_ = shared.elites[static_cast<std::size_t>(
         random_.below(static_cast<int>(shared.elites.size())))];

@@ -4,6 +4,7 @@
 // in the order of the workers, so that the result does not depend on how fast each of them runs.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -52,11 +53,13 @@ struct Shared {
   static constexpr std::size_t kMostElites = 10;
 
   std::vector<Solution> elites;  ///< best first; different from each other
+  /// Of the best assignment, which the core may no longer contain.
+  double incumbent = std::numeric_limits<double>::infinity();
   double bound = -std::numeric_limits<double>::infinity();
   std::vector<double> prices;  ///< that gave the bound, or the best known
 
   double best_cost() const {
-    return elites.empty() ? std::numeric_limits<double>::infinity() : elites.front().cost;
+    return elites.empty() ? incumbent : std::min(incumbent, elites.front().cost);
   }
   /// Keeps the solution if it is among the best that differ enough from each other.
   void offer(const Solution& solution);

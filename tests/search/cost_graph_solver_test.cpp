@@ -226,6 +226,51 @@ TEST_CASE("every bound at any prices stays below the optimum, every repaired lab
   CHECK(repaired > 100);
 }
 
+TEST_CASE("the bound of a strategy holds for every labelling that uses it") {
+  const auto never = [] { return false; };
+  int checked = 0;
+  int above = 0;
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    Random random(seed);
+    RandomCostGraphOptions options;
+    options.forbidden_percent = 4;
+    options.edge_percent = 60;
+    options.most_nodes = 6;
+    CostGraph graph = random_cost_graph(random, options);
+    const EveryAssignment brute(graph);
+    if (brute.allowed().empty()) continue;
+    graph.limit = *brute.least_peak() + random.between(0, 4);
+    solver::BackMap back;
+    const solver::Reduced reduced = reduce(solver::to_problem(graph, back), never);
+    const solver::Core core(reduced.problem);
+    const double optimum = static_cast<double>(*brute.least_cost(graph.limit));
+    solver::Prices prices(core);
+    for (int step = 0; step < 40; ++step) {
+      prices.bound();
+      prices.climb(optimum);
+    }
+    const std::vector<double> bounds = prices.strategy_bounds();
+    solver::Labels labels(static_cast<std::size_t>(core.nodes()), 0);
+    while (core.nodes() > 0) {
+      const double cost = core.cost_of(labels);
+      if (cost < core.big() / 2 && core.fits(core.usage_of(labels))) {
+        for (int v = 0; v < core.nodes(); ++v) {
+          const double bound =
+              bounds[core.first(v) + static_cast<std::size_t>(labels[static_cast<std::size_t>(v)])];
+          REQUIRE(bound <= cost);
+          ++checked;
+        }
+      }
+      std::size_t v = 0;
+      while (v < labels.size() && ++labels[v] == core.size(static_cast<int>(v))) labels[v++] = 0;
+      if (v == labels.size()) break;
+    }
+    for (const double bound : bounds) above += bound > optimum ? 1 : 0;
+  }
+  CHECK(checked > 200);
+  CHECK(above > 50);  // and it is good for something
+}
+
 TEST_CASE("a block is minimised exactly with everything else fixed") {
   const auto never = [] { return false; };
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
