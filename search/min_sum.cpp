@@ -161,6 +161,25 @@ TableNumber MinSum::memo_join(TableNumber unary, TableNumber left, TableNumber r
   return add_table(std::move(result));
 }
 
+/// The rows of these values (numbers of values_), and the columns of those; -1: all.
+TableNumber MinSum::memo_restrict(TableNumber number, int rows, int columns) {
+  const auto [known, added] = memo(4, number, rows, columns);
+  if (!added) return known;
+  const CostTable& from = table(number);
+  const std::span<const std::uint64_t> of_rows = values_.words(rows);
+  CostTable result{static_cast<int>(of_rows.size()), from.columns, {}};
+  for (const std::uint64_t row : of_rows) {
+    const double* costs = from.costs.data() + row * static_cast<std::size_t>(from.columns);
+    if (columns < 0) {
+      result.costs.insert(result.costs.end(), costs, costs + from.columns);
+      continue;
+    }
+    for (const std::uint64_t column : values_.words(columns)) result.costs.push_back(costs[column]);
+  }
+  if (columns >= 0) result.columns = static_cast<int>(values_.words(columns).size());
+  return add_table(std::move(result));
+}
+
 /// Neighbours, ascending, each with the table that has the own values as rows.
 using Neighbours = std::vector<std::pair<int, TableNumber>>;
 
@@ -174,16 +193,18 @@ struct MinSum::Record {
 
 class MinSum::Elimination {
  public:
-  Elimination(MinSum& problem, std::vector<Eliminated>* steps)
+  Elimination(MinSum& problem, bool reduced, std::vector<Eliminated>* steps)
       : problem_(problem),
         steps_(steps),
         unary_(problem.unary_),
+        original_(unary_.size()),
         neighbours_(unary_.size()),
         depth_(unary_.size()),
         factors_of_(unary_.size()),
         left_(kBudgets * static_cast<double>(problem.budget_)) {
     for (const TableNumber unary : unary_) domain_.push_back(problem.table(unary).rows);
     for (const Edge& edge : problem.edges_) add_pair(edge.a, edge.b, edge.table);
+    if (reduced) reduce();
   }
 
   MinSumSolution run() {
@@ -237,6 +258,94 @@ class MinSum::Elimination {
     const double all = combinations(v);
     const bool cheap = neighbours_[at].size() <= 2 && factors_of_[at].empty() && all <= kCheap;
     return {cheap ? depth_[at] : std::numeric_limits<int>::max(), all};
+  }
+
+  /// Drops every value that another one of its variable replaces at no more cost, whatever the
+  /// neighbours' values are: unary[t] - unary[s] + the sum over the neighbours of the largest
+  /// difference of the two rows is not above 0. An optimum without the dropped values remains.
+  void reduce() {
+    std::vector<int> kept(unary_.size());
+    bool dropped = false;
+    for (std::size_t v = 0; v < unary_.size(); ++v) {
+      kept[v] = kept_values(v);
+      dropped =
+          dropped || problem_.values_.words(kept[v]).size() < static_cast<std::size_t>(domain_[v]);
+    }
+    if (!dropped) return;
+    for (std::size_t v = 0; v < unary_.size(); ++v) {
+      unary_[v] = problem_.memo_restrict(unary_[v], kept[v], -1);
+      for (auto& [u, table] : neighbours_[v])
+        table = problem_.memo_restrict(table, kept[v], kept[static_cast<std::size_t>(u)]);
+      const std::span<const std::uint64_t> values = problem_.values_.words(kept[v]);
+      if (static_cast<int>(values.size()) == domain_[v]) continue;
+      original_[v].assign(values.begin(), values.end());
+      domain_[v] = static_cast<int>(values.size());
+    }
+  }
+
+  int original_value(int v, int value) const {
+    const std::vector<int>& original = original_[static_cast<std::size_t>(v)];
+    return original.empty() ? value : original[static_cast<std::size_t>(value)];
+  }
+
+  /// The number of the list of values that reduce() keeps; computed once for equal tables.
+  int kept_values(std::size_t v) {
+    std::vector<std::uint64_t> key = {static_cast<std::uint64_t>(unary_[v])};
+    for (const auto& [u, table] : neighbours_[v]) key.push_back(static_cast<std::uint64_t>(table));
+    const auto [known, added] = problem_.reductions_.number(key);
+    if (!added) return problem_.reduced_[static_cast<std::size_t>(known)];
+    const std::vector<double>& own = problem_.table(unary_[v]).costs;
+    const std::size_t values = own.size();
+    std::vector<const CostTable*> tables;
+    for (const auto& [u, table] : neighbours_[v]) tables.push_back(&problem_.table(table));
+    // where a value does best, another one must do as well to replace it: most fail there
+    std::vector<std::size_t> answers(values * tables.size());
+    for (std::size_t s = 0; s < values; ++s) {
+      for (std::size_t e = 0; e < tables.size(); ++e) {
+        const double* row = row_of(*tables[e], s);
+        answers[s * tables.size() + e] =
+            static_cast<std::size_t>(std::min_element(row, row + tables[e]->columns) - row);
+      }
+    }
+    const auto replaces = [&](std::size_t t, std::size_t s) {
+      double there = own[t];
+      double best = own[s];
+      for (std::size_t e = 0; e < tables.size(); ++e) {
+        const std::size_t w = answers[s * tables.size() + e];
+        there += row_of(*tables[e], t)[w];
+        best += row_of(*tables[e], s)[w];
+      }
+      if (best == kForbidden) return true;
+      if (there > best) return false;
+      double sum = own[t] - own[s];
+      for (const CostTable* table : tables) {
+        const double* kept = row_of(*table, t);
+        const double* gone = row_of(*table, s);
+        double most = -kForbidden;
+        for (std::size_t w = 0; w < static_cast<std::size_t>(table->columns); ++w) {
+          if (gone[w] != kForbidden) most = std::max(most, kept[w] - gone[w]);
+        }
+        sum += most;
+        if (sum == kForbidden) return false;
+      }
+      return sum <= 0;
+    };
+    std::vector<char> gone(values, 0);
+    for (std::size_t s = values; s-- > 0;) {  // of equal values the first stays
+      for (std::size_t t = 0; t < values && gone[s] == 0; ++t) {
+        if (t != s && gone[t] == 0 && replaces(t, s)) gone[s] = 1;
+      }
+    }
+    std::vector<std::uint64_t> kept;
+    for (std::size_t s = 0; s < values; ++s) {
+      if (gone[s] == 0) kept.push_back(s);
+    }
+    problem_.reduced_.push_back(problem_.values_.number(kept).first);
+    return problem_.reduced_.back();
+  }
+
+  static const double* row_of(const CostTable& table, std::size_t row) {
+    return table.costs.data() + row * static_cast<std::size_t>(table.columns);
   }
 
   int domain(int v) const { return domain_[static_cast<std::size_t>(v)]; }
@@ -463,6 +572,8 @@ class MinSum::Elimination {
         }
       }
     }
+    for (std::size_t v = 0; v < unary_.size(); ++v)
+      solution.choice[v] = original_value(static_cast<int>(v), solution.choice[v]);
     if (!exact_) improve(solution);
     solution.value = value_of(solution);
     solution.feasible = solution.value != kForbidden;
@@ -526,6 +637,7 @@ class MinSum::Elimination {
   std::vector<Eliminated>* steps_;
   std::vector<TableNumber> unary_;
   std::vector<int> domain_;
+  std::vector<std::vector<int>> original_;  ///< the values kept of a variable; empty: all
   std::vector<Neighbours> neighbours_;
   std::vector<int> depth_;  ///< eliminations, one after another, that led to a variable's tables
   std::vector<Factor> factors_;
@@ -543,7 +655,15 @@ bool MinSum::joined(int a, int b) const {
 }
 
 MinSumSolution MinSum::solve(std::vector<Eliminated>* steps) {
-  MinSumSolution solution = Elimination(*this, steps).run();
+  MinSumSolution solution = Elimination(*this, true, steps).run();
+  if (!solution.exact) {
+    // values are dropped unevenly, which can make equal parts unequal and tables too many
+    if (steps != nullptr) steps->clear();
+    MinSumSolution whole = Elimination(*this, false, steps).run();
+    const double bound = std::max(solution.lower_bound, whole.lower_bound);
+    if (whole.exact || whole.value < solution.value) solution = std::move(whole);
+    solution.lower_bound = bound;
+  }
   solution.tables = tables_.size();
   return solution;
 }

@@ -9,6 +9,9 @@
 // two variables; MindSpore's operator, edge, merge, contract, source, triangle and star
 // eliminations are the cases of zero, one, two and three neighbours.
 //
+// Reduction: a value that another one replaces at no more cost whatever the neighbours do is
+// dropped first (dead-end elimination; Desmet et al. 1992, Goldstein 1994).
+//
 // Repetition: tables have numbers, and a table computed from the same numbers is computed once.
 // A hundred equal layers therefore cost the products of one, and a vector pass each.
 //
@@ -63,7 +66,7 @@ struct Eliminated {
 class MinSum {
  public:
   /// `budget`: the most entries that one elimination may visit.
-  explicit MinSum(std::size_t budget = std::size_t{1} << 26) : budget_(budget) {}
+  explicit MinSum(std::size_t budget = std::size_t{1} << 29) : budget_(budget) {}
 
   /// Tables given once may be used by many variables and edges.
   TableNumber add_table(CostTable table);
@@ -98,6 +101,7 @@ class MinSum {
   TableNumber memo_add(TableNumber a, TableNumber b);
   TableNumber memo_fold(TableNumber unary, TableNumber edge);
   TableNumber memo_join(TableNumber unary, TableNumber left, TableNumber right);
+  TableNumber memo_restrict(TableNumber table, int rows, int columns);
   const CostTable& table(TableNumber number) const {
     return *tables_[static_cast<std::size_t>(number)];
   }
@@ -108,6 +112,9 @@ class MinSum {
   std::vector<Edge> edges_;
   Interner operations_;               ///< operation and operands
   std::vector<TableNumber> results_;  ///< per number of operations_
+  Interner values_;                   ///< lists of values that are kept of a variable
+  Interner reductions_;               ///< tables of a variable and of its neighbours
+  std::vector<int> reduced_;          ///< per number of reductions_: the number of its values_
 };
 
 }  // namespace meshplan
