@@ -29,6 +29,9 @@ constexpr double kCompleteTables = 1 << 24;
 constexpr double kTinyCore = 300;    ///< strategies; up to this, complete search comes first
 constexpr double kSmallCore = 3000;  ///< beyond, it is not tried
 constexpr int kMostBalances = 200;
+constexpr double kAhead = 0.15;           ///< how far beyond the bound the prices aim at most
+constexpr double kRepairShare = 0.25;     ///< work on making labellings fit, per work on the prices
+constexpr double kPriceShare = 0.6;       ///< of the budget, in which the first worker climbs
 constexpr double kWorthShrinking = 0.04;  ///< of the strategies that can be dropped
 
 class Solver {
@@ -332,7 +335,7 @@ class Solver {
     } else {
       done = static_cast<double>(round) / static_cast<double>(options_.iterations);
     }
-    return done < 0.5;
+    return done < kPriceShare;
   }
 
   void climb(Budget& budget) {
@@ -342,9 +345,9 @@ class Solver {
       prices.bound();
       const double best = shared_.best_cost();
       const double level = prices.best_bound();
-      const double target =
-          std::isfinite(best) ? best : level + 0.05 * std::max(1.0, std::abs(level));
-      if (repair_work_ <= pass_work_) {
+      // a first solution may cost many times the best: steps towards it would be far too long
+      const double target = std::min(best, level + kAhead * std::max(1.0, std::abs(level)));
+      if (repair_work_ <= kRepairShare * pass_work_) {
         const double before = budget.spent();
         if (auto solution = worker.repair(prices.prices(), prices.labels(), 12, budget))
           worker.found(std::move(*solution));
