@@ -28,6 +28,7 @@
 #include "search/axis_roles.h"
 #include "search/baselines.h"
 #include "search/constraint_restrictions.h"
+#include "search/plan_cost_graph.h"
 #include "search/top_plans.h"
 
 namespace meshplan {
@@ -50,6 +51,8 @@ struct PlanCommandOptions {
   std::vector<std::string> baselines;
   std::int64_t top = 1;
   std::string time_limit;
+  std::string cost_graph_file;
+  std::string cost_graph_format = "own";
 };
 
 Unexpected<Error> usage(const std::string& option, const std::string& message) {
@@ -383,6 +386,33 @@ Plan plan_of(DpResult& found,
   return plan;
 }
 
+/// --dump-cost-graph: the whole problem of the one mesh and number of micro-batches.
+Result<void> dump_cost_graph(const PlanCommandOptions& options,
+                             const PlanRequest& request,
+                             const RestrictionsOf& restrictions) {
+  if (request.meshes.size() != 1 || request.graphs.size() != 1)
+    return usage("--dump-cost-graph",
+                 "a cost graph is that of one mesh and one number of micro-batches; give --mesh, "
+                 "e.g. dp=4,tp=2");
+  const MeshShape& mesh = request.meshes.front();
+  PriceOptions prices = request.dp.prices;
+  prices.microbatches = request.microbatches.front();
+  auto book = PriceBook::make(request.graphs.front(), request.cluster, mesh.shape, prices);
+  if (!book) return fail(book.error());
+  Restrictions allowed;
+  if (restrictions) {
+    auto made = restrictions(**book, mesh);
+    if (!made) return fail(made.error());
+    allowed = std::move(*made);
+  }
+  const auto graph = plan_cost_graph(**book, allowed, request.dp.memory_limit);
+  if (!graph) return fail(graph.error());
+  return write_output(options.cost_graph_file,
+                      options.cost_graph_format == "lp"        ? write_lp_cost_graph(*graph)
+                      : options.cost_graph_format == "contest" ? write_contest_cost_graph(*graph)
+                                                               : write_cost_graph(*graph));
+}
+
 /// What is returned where the search was stopped before it found a plan: the cheapest
 /// data-parallel plan that fits, the constraints' best plan on one mesh.
 std::optional<DpResult> plan_without_search(const PlanRequest& request,
@@ -491,6 +521,10 @@ int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
       if (!bound) return fail(bound.error());
       return restrictions_from(*bound, book);
     };
+  }
+  if (!options.cost_graph_file.empty()) {
+    if (auto done = dump_cost_graph(options, *request, restrictions); !done)
+      return report(done.error());
   }
   std::vector<DpJob> jobs;
   for (std::size_t i = 0; i < request->graphs.size(); ++i)
@@ -608,6 +642,18 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
                  "End the search after this time, e.g. 30 (seconds) or 2min, with the best plan so "
                  "far; so does Ctrl-C")
       ->type_name("S");
+  app.add_option(
+         "--dump-cost-graph",
+         options->cost_graph_file,
+         "Also write the search's whole problem on the given mesh (meshplan solve reads it)")
+      ->type_name("FILE");
+  app.add_option("--cost-graph-format",
+                 options->cost_graph_format,
+                 "own: meshplan.cost_graph/1.0; contest: whole numbers, for other solvers; lp: an "
+                 "integer program")
+      ->check(CLI::IsMember({"own", "contest", "lp"}))
+      ->type_name("own|contest|lp")
+      ->capture_default_str();
   return [options, &common] { return run_plan(*options, common); };
 }
 

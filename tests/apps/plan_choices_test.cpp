@@ -2,6 +2,7 @@
 // What `meshplan plan` chooses on its own (micro-batches, meshes), against the same with every
 // choice given; and that nothing is written where nothing fits.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -86,6 +87,33 @@ TEST_CASE("--mesh all finds the best of all meshes, in every order of their axes
         automatic.at("result").at("objective").get<double>());
   const json alone = *planned(folder, {"--mesh", "all", "--threads", "1"});
   CHECK(alone == all);
+}
+
+TEST_CASE("the cost graph that plan writes has the plan's objective as its optimum") {
+  const test::TemporaryFolder folder;
+  for (const char* format : {"own", "contest"}) {
+    INFO(format);
+    const std::string file = folder.file(format);
+    const json plan = *planned(
+        folder, {"--mesh", "dp=2,tp=4", "--dump-cost-graph", file, "--cost-graph-format", format});
+    const test::ProgramRun run = test::run_program({"solve", file, "--format", "json"});
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    const json solved = json::parse(run.out);
+    CHECK(solved.at("status") == "optimal");
+    const double unit = std::string(format) == "own" ? 1 : std::ldexp(1.0, -40);
+    CHECK(solved.at("cost").get<double>() * unit == objective(plan));
+  }
+  const test::ProgramRun several = test::run_program({"plan",
+                                                      kGraph,
+                                                      "--cluster",
+                                                      "dgx-a100-80g",
+                                                      "--devices",
+                                                      "8",
+                                                      "--dump-cost-graph",
+                                                      folder.file("several")});
+  CHECK(several.exit_code == 2);
+  CHECK(several.err.find("--mesh") != std::string::npos);
 }
 
 TEST_CASE("--top writes plans of different kinds, each of which checks") {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan_cost_graph: all plans of one mesh as a bare cost graph (cost_graph.h), for other solvers and
+// for proofs: an assignment costs and uses what evaluate() says of the plan that it stands for.
+//
+// Nodes: every operator (its strategies); every copy, and every input and parameter with several
+// readers (its states); every parameter (its state and how it rests); every saved operand that may
+// be kept or gathered again (its state and which of the two). Nodes that share a state are joined
+// by edges that forbid all but equal ones. Costs are ticks of the price grid, 2^-40 s.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost_model/price_book.h"
+#include "search/cost_graph.h"
+#include "search/plan_problem.h"
+
+namespace meshplan {
+
+struct PlanCostGraph {
+  CostGraph graph;
+  std::int64_t moments = 0;
+  std::vector<std::string> names;                ///< per node
+  std::vector<std::vector<std::string>> labels;  ///< per node and strategy
+};
+
+/// Errors: kConflict where the restrictions leave an operator or tensor without a choice.
+Result<PlanCostGraph> plan_cost_graph(PriceBook& book,
+                                      const Restrictions& restrictions,
+                                      Bytes memory_limit);
+
+/// "meshplan.cost_graph/1.0".
+std::string write_cost_graph(const PlanCostGraph& graph);
+
+/// The contest's format: whole costs, one interval per node. Further intervals, and the usage of
+/// pairs, become nodes of their own, tied by forbidden pairs.
+std::string write_contest_cost_graph(const PlanCostGraph& graph);
+
+/// The integer program of Alpa and XLA in the LP format that CBC, GLPK and others read: a 0/1
+/// variable per strategy, one per allowed pair of an edge, one row per moment. Costs are in units
+/// of 2^-20 s (0.95 us), which decimals give exactly.
+std::string write_lp_cost_graph(const PlanCostGraph& graph);
+
+}  // namespace meshplan
