@@ -79,7 +79,7 @@ class Recomputed {
   bool stored_for(std::size_t reader, int home) const {
     const Operator& op = graph_.operators[reader];
     if (segment(reader) == home) return is_view(op) && any_result(op, stays_);
-    if (recomputation_.region[reader] == home) return false;
+    if (recomputation_.region[reader] == home && !is_view(op)) return false;
     if (recomputation_.stores_results[static_cast<std::size_t>(home)]) return true;
     return segment(reader) >= 0 || (is_view(op) && any_result(op, reaches_));
   }

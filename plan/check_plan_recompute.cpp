@@ -273,7 +273,7 @@ class Repeats {
     return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
       const int reader = part[index(use.op)];
       const Operator& op = graph_.op(use.op);
-      if (reader != home && stands_in[index(use.op)] == home) return false;
+      if (reader != home && stands_in[index(use.op)] == home && !is_view(op)) return false;
       if (reader != home && (full || reader >= 0)) return true;
       return is_view(op) && std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId seen) {
                return leaves(index(seen), part, stands_in, reader == home ? home : kNowhere, full);

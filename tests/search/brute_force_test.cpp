@@ -124,7 +124,7 @@ void check_tally(const Tally& tally, std::uint64_t seeds) {
   INFO(tally.graphs << " graphs, " << tally.limits << " limits, " << tally.missed << " missed, "
                     << tally.optimal << " proven optimal, " << tally.equal << " equal");
   CHECK(static_cast<std::uint64_t>(tally.graphs) * 10 > seeds * 9);
-  CHECK(static_cast<std::uint64_t>(tally.recomputed) * 20 > seeds);
+  CHECK(static_cast<std::uint64_t>(tally.recomputed) * 25 > seeds);
   CHECK(tally.missed * 500 <= tally.limits);
   CHECK(tally.equal * 5 >= tally.limits * 2);
   CHECK(tally.optimal * 4 >= tally.limits);

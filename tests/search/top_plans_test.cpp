@@ -22,10 +22,10 @@ struct Job {
 Job small_job(std::int64_t batch, std::int64_t seq) {
   test::LlamaSizes sizes;
   sizes.hidden = 1024;
-  sizes.intermediate = 2816;
+  sizes.intermediate = 3072;
   sizes.heads = 16;
   sizes.kv_heads = 16;
-  sizes.vocab = 8000;
+  sizes.vocab = 8192;
   Job job;
   job.graph = test::llama_graph(test::llama_config(sizes), batch, seq);
   job.cluster = test::shipped_cluster("dgx-a100-80g", 8);
