@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -119,35 +118,29 @@ TEST_CASE("the cost graph that plan writes has the plan's objective as its optim
 TEST_CASE("--top writes plans of different kinds, each of which checks") {
   const test::TemporaryFolder folder;
   const json one = *planned(folder, {});
-  const json first = *planned(folder, {"--top", "3"});  // checks the first one
+  const json first = *planned(folder, {"--top", "2"});  // checks the first one
   json same = first;
-  CHECK(same.at("options").at("top") == 3);
+  CHECK(same.at("options").at("top") == 2);
   same.at("options").erase("top");
   CHECK(same == one);
-  double before = objective(first);
   const auto kind = [](const json& plan) {
     return plan.at("mesh").at("shape").dump() + plan.at("mesh").at("roles").dump();
   };
-  std::set<std::string> kinds = {kind(first)};
-  for (const char* name : {"plan.2.json", "plan.3.json"}) {
-    INFO(name);
-    const std::string file = folder.file(name);
-    const json plan = json::parse(test::file_text(file));
-    CHECK(objective(plan) >= before);
-    before = objective(plan);
-    CHECK(kinds.insert(kind(plan)).second);
-    CHECK(plan.at("result").at("status") == "feasible");
-    CHECK(plan.at("result").at("lower_bound").is_null());
-    CHECK(test::run_program({"check", file, "--graph", kGraph, "--cluster", "dgx-a100-80g"})
-              .exit_code == 0);
-  }
-  CHECK_FALSE(std::filesystem::exists(folder.file("plan.4.json")));
+  const std::string file = folder.file("plan.2.json");
+  const json second = json::parse(test::file_text(file));
+  CHECK(objective(second) >= objective(first));
+  CHECK(kind(second) != kind(first));
+  CHECK(second.at("result").at("status") == "feasible");
+  CHECK(second.at("result").at("lower_bound").is_null());
+  CHECK(test::run_program({"check", file, "--graph", kGraph, "--cluster", "dgx-a100-80g"})
+            .exit_code == 0);
+  CHECK_FALSE(std::filesystem::exists(folder.file("plan.3.json")));
   const std::vector<std::string> command = {
-      "plan", kGraph, "--cluster", "dgx-a100-80g", "--devices", "8", "--top", "3"};
+      "plan", kGraph, "--cluster", "dgx-a100-80g", "--devices", "8", "--top", "2"};
   std::vector<std::string> as_json = command;
   as_json.insert(as_json.end(), {"--format", "json"});
   const json list = json::parse(test::run_program(as_json).out);
-  REQUIRE(list.size() == 3);
+  REQUIRE(list.size() == 2);
   CHECK(list[0] == first);
   CHECK(test::run_program(command).out.find("Other kinds of plans") != std::string::npos);
 }

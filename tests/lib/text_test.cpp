@@ -9,16 +9,16 @@ namespace meshplan {
 namespace {
 
 TEST_CASE("a quote is one line of at most 60 bytes and cuts no character") {
-  CHECK(quoted("dp") == "\"dp\"");
-  CHECK(quoted("") == "\"\"");
-  CHECK(quoted("a\nb\tc\x7f") == "\"a?b?c?\"");
-  CHECK(quoted(std::string(60, 'x')) == '"' + std::string(60, 'x') + '"');
-  CHECK(quoted(std::string(61, 'x')) == '"' + std::string(60, 'x') + "...\"");
+  CHECK(meshplan::quoted("dp") == "\"dp\"");
+  CHECK(meshplan::quoted("") == "\"\"");
+  CHECK(meshplan::quoted("a\nb\tc\x7f") == "\"a?b?c?\"");
+  CHECK(meshplan::quoted(std::string(60, 'x')) == '"' + std::string(60, 'x') + '"');
+  CHECK(meshplan::quoted(std::string(61, 'x')) == '"' + std::string(60, 'x') + "...\"");
   const std::string wide = "\xE6\x97\xA5";  // three bytes
   std::string text = "a";
   for (int i = 0; i < 20; ++i) text += wide;
   // 1 + 19 * 3 = 58; the next character would end at 61.
-  CHECK(quoted(text) == '"' + text.substr(0, 58) + "...\"");
+  CHECK(meshplan::quoted(text) == '"' + text.substr(0, 58) + "...\"");
 }
 
 TEST_CASE("counts take the plural where there is not exactly one") {

@@ -82,7 +82,8 @@ TEST_CASE("the document has one line per tensor, operator and redistribution") {
     begin = end + 1;
   }
   CHECK(entries == plan.tensors.size() + plan.operators.size() + plan.redistributions.size() +
-                       plan.groups.size() + plan.baselines.size());
+                       plan.groups.size() + plan.baselines.size() + plan.breakdown.size() +
+                       plan.at_peak.size());
 }
 
 TEST_CASE("the document is the one of the format's description") {
