@@ -548,8 +548,9 @@ class Reader {
           text.rfind("meshplan.cost_graph/", 0) == 0 ? ErrorCode::kUnsupported : ErrorCode::kValue,
           "expected \"meshplan.cost_graph/1.0\", found " + meshplan::quoted(text));
     if (text != "meshplan.cost_graph/1.0")
-      return scan_.fail_here(ErrorCode::kUnsupported,
-                             meshplan::quoted(text) + " is newer than this program, which reads 1.0");
+      return scan_.fail_here(
+          ErrorCode::kUnsupported,
+          meshplan::quoted(text) + " is newer than this program, which reads 1.0");
     return true;
   }
 
