@@ -5,10 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "search/in_parallel.h"
 #include "search/solver/block.h"
 #include "search/solver/core.h"
 #include "search/solver/exact.h"
@@ -305,7 +305,7 @@ class Solver {
           workers_[w]->improve(shared_, budget);
         }
       };
-      run_side_by_side(run_worker);
+      in_parallel(workers_.size(), options_.threads, run_worker);
       for (const auto& worker : workers_) {
         for (Solution& solution : worker->take_found()) submit(std::move(solution));
       }
@@ -358,23 +358,6 @@ class Solver {
       budget.spend(prices.work());
       pass_work_ += prices.work();
     } while (!budget.over() && !prices.converged());
-  }
-
-  template <class F>
-  void run_side_by_side(const F& run_worker) {
-    const std::size_t threads = std::clamp<std::size_t>(options_.threads, 1, workers_.size());
-    if (threads == 1) {
-      for (std::size_t w = 0; w < workers_.size(); ++w) run_worker(w);
-      return;
-    }
-    std::vector<std::thread> others;
-    for (std::size_t first = 1; first < threads; ++first) {
-      others.emplace_back([&, first] {
-        for (std::size_t w = first; w < workers_.size(); w += threads) run_worker(w);
-      });
-    }
-    for (std::size_t w = 0; w < workers_.size(); w += threads) run_worker(w);
-    for (std::thread& thread : others) thread.join();
   }
 
   /// Complete search with so much work, where the core is small.
