@@ -7,6 +7,7 @@
 namespace meshplan {
 
 RunCommand define_check(CLI::App& app, CommonOptions& common);
+RunCommand define_diff(CLI::App& app, CommonOptions& common);
 RunCommand define_mesh(CLI::App& app, CommonOptions& common);
 RunCommand define_redistribute(CLI::App& app, CommonOptions& common);
 RunCommand define_import(CLI::App& app, CommonOptions& common);
@@ -24,6 +25,10 @@ std::span<const Command> commands() {
        "Check a plan against its graph and cluster, re-deriving everything it says",
        "meshplan check plan.json --graph llama2_7b.json --cluster dgx-a100-80g",
        define_check},
+      {"diff",
+       "What changed between two plans, and whether the new one is worse than allowed",
+       "meshplan diff --replan plan.json --graph new_graph.json --cluster dgx-a100-80g",
+       define_diff},
       {"verify",
        "Run a plan with real numbers on virtual devices and compare with the unsharded run",
        "meshplan verify plan.json --graph llama2_7b.json",

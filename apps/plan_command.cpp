@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // meshplan plan GRAPH: graph + cluster -> plan.
+#include "apps/plan_command.h"
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -33,27 +35,6 @@
 
 namespace meshplan {
 namespace {
-
-struct PlanCommandOptions {
-  std::string graph;
-  std::string cluster;
-  std::optional<std::int64_t> devices;
-  std::string mesh = "auto";
-  std::string search = "auto";
-  std::string constraints;
-  std::string mode = "training";
-  std::string optimizer = "adamw";
-  std::string microbatches = "1";
-  std::string recompute = "none";
-  std::string overlap;
-  std::string memory_limit;
-  std::string unknown_operators = "error";
-  std::vector<std::string> baselines;
-  std::int64_t top = 1;
-  std::string time_limit;
-  std::string cost_graph_file;
-  std::string cost_graph_format = "own";
-};
 
 Unexpected<Error> usage(const std::string& option, const std::string& message) {
   return fail(ErrorCode::kUsage, option, message);
@@ -277,6 +258,7 @@ PlanOptions plan_options(const PlanCommandOptions& options,
                   {"activation", overlap.activation},
                   {"expert", overlap.expert}};
   made.seed = common.seed;
+  if (options.microbatches == "auto") made.others["microbatches_auto"] = true;
   made.others["mesh"] = options.mesh;
   if (options.devices) made.others["devices"] = *options.devices;
   if (!options.memory_limit.empty()) made.others["memory_limit"] = request.dp.memory_limit;
@@ -510,6 +492,15 @@ int write_plans(const std::vector<Plan>& plans, const CommonOptions& common) {
 }
 
 int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
+  const auto found = find_plans(options, common);
+  if (const int* code = std::get_if<int>(&found)) return *code;
+  return write_plans(std::get<std::vector<Plan>>(found), common);
+}
+
+}  // namespace
+
+std::variant<std::vector<Plan>, int> find_plans(const PlanCommandOptions& options,
+                                                const CommonOptions& common) {
   auto request = read_request(options, common);
   if (!request) return report(request.error());
   RestrictionsOf restrictions;
@@ -562,10 +553,8 @@ int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
   if (plans.size() < static_cast<std::size_t>(options.top))
     plans.front().notes.push_back("kinds of plans found: " + std::to_string(plans.size()) +
                                   " of the " + std::to_string(options.top) + " asked for");
-  return write_plans(plans, common);
+  return plans;
 }
-
-}  // namespace
 
 RunCommand define_plan(CLI::App& app, CommonOptions& common) {
   auto options = std::make_shared<PlanCommandOptions>();

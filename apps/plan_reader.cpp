@@ -5,15 +5,51 @@
 
 #include "apps/command.h"
 #include "graph/graph_document.h"
-#include "plan/plan_json.h"
 
 namespace meshplan {
 
+Result<Plan> load_plan(const std::string& file, const PlanReading& reading) {
+  auto text = read_file(file);
+  if (!text) return fail(text.error());
+  return read_plan(*text, input_name(file), reading);
+}
+
+namespace {
+
+/// The graph as another choice of options reads it, where the plan's own options do not fit; then
+/// `finding` says so.
+Result<Graph> resolve_otherwise(const GraphDocument& document,
+                                const GraphOptions& options,
+                                const Error& error,
+                                Finding& finding) {
+  if (options.microbatches > 1) {
+    GraphOptions whole = options;
+    whole.microbatches = 1;
+    if (auto graph = resolve(document, whole)) {
+      finding = {"/options/microbatches",
+                 "micro-batches that divide the batch",
+                 std::to_string(options.microbatches),
+                 error.message};
+      return graph;
+    }
+  }
+  if (!options.replicate_unknown) {
+    GraphOptions tolerant = options;
+    tolerant.replicate_unknown = true;
+    if (auto graph = resolve(document, tolerant)) {
+      finding = {"/options/unknown_operators", "replicate", "none", error.message};
+      return graph;
+    }
+  }
+  return fail(error);
+}
+
+}  // namespace
+
 Result<PlannedGraph> read_planned_graph(const std::string& plan_file,
-                                        const std::string& graph_file) {
-  auto plan_text = read_file(plan_file);
-  if (!plan_text) return fail(plan_text.error());
-  auto plan = read_plan(*plan_text, input_name(plan_file));
+                                        const std::string& graph_file,
+                                        const PlanReading& reading) {
+  auto plan = load_plan(plan_file, reading);
   if (!plan) return fail(plan.error());
   auto graph_text = read_file(graph_file);
   if (!graph_text) return fail(graph_text.error());
@@ -29,25 +65,19 @@ Result<PlannedGraph> read_planned_graph(const std::string& plan_file,
                               unknown->second == OptionValue(std::string("replicate"));
   if (plan->options.microbatches < 1) {
     findings.push_back({"/options/microbatches",
-                        "1 or more",
+                        "at least 1",
                         std::to_string(plan->options.microbatches),
-                        "a step has at least one micro-batch"});
+                        "a step has micro-batches"});
     options.microbatches = 1;
   }
   auto graph = resolve(*document, options);
-  if (!graph && options.microbatches > 1) {
-    // the graph alone is right: then the plan's micro-batches do not fit it
-    GraphOptions whole = options;
-    whole.microbatches = 1;
-    if (auto alone = resolve(*document, whole)) {
-      findings.push_back({"/options/microbatches",
-                          "",
-                          std::to_string(plan->options.microbatches),
-                          graph.error().message});
-      graph = std::move(alone);
-    }
+  if (!graph) {
+    Finding finding;
+    const Error error = graph.error();
+    graph = resolve_otherwise(*document, options, error, finding);
+    if (!graph) return fail(graph.error());
+    findings.push_back(std::move(finding));
   }
-  if (!graph) return fail(graph.error());
   return PlannedGraph{*std::move(plan), *std::move(graph), std::move(findings)};
 }
 

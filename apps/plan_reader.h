@@ -9,6 +9,7 @@
 #include "lib/result.h"
 #include "plan/check_plan.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
 
 namespace meshplan {
 
@@ -19,8 +20,12 @@ struct PlannedGraph {
   std::vector<Finding> findings;
 };
 
+/// Reads a plan ("-": standard input). Errors: those of read_file and read_plan.
+Result<Plan> load_plan(const std::string& file, const PlanReading& reading = {});
+
 /// Reads both files ("-": standard input). Errors: those of the readers, with the file's name.
 Result<PlannedGraph> read_planned_graph(const std::string& plan_file,
-                                        const std::string& graph_file);
+                                        const std::string& graph_file,
+                                        const PlanReading& reading = {});
 
 }  // namespace meshplan

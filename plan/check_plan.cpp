@@ -6,13 +6,16 @@
 #include <cmath>
 #include <cstdio>
 #include <set>
+#include <tuple>
+#include <utility>
 
+#include "graph/json.h"
 #include "plan/check_plan_parts.h"
 
 namespace meshplan::checking {
 namespace {
 
-constexpr std::size_t kMostFindings = 1000;
+constexpr std::size_t kMostFindings = 1'000'000;
 
 std::string list_text(const std::vector<std::int64_t>& numbers) {
   std::string text = "[";
@@ -39,6 +42,13 @@ std::string map_text(const std::vector<std::vector<int>>& map) {
     }
   }
   return text + "]";
+}
+
+std::string option_text(const OptionValue& value) {
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
+  if (const auto* number = std::get_if<double>(&value)) return number_text(*number);
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  return "no number";
 }
 
 void check_result(Context& context) {
@@ -156,7 +166,10 @@ bool check_mesh(Context& context) {
   if (context.findings.size() != before) return false;
   auto collectives = CollectiveModel::make(context.cluster, mesh.shape, mesh.ranks);
   if (!collectives) {
-    context.report("/mesh", "", "", collectives.error().message);
+    context.report("/mesh",
+                   "a mesh on the levels of the cluster",
+                   list_text(mesh.shape),
+                   collectives.error().message);
     return false;
   }
   context.collectives.emplace(std::move(*collectives));
@@ -172,7 +185,13 @@ void Context::report(std::string pointer,
                      std::string expected,
                      std::string found,
                      std::string message) {
-  if (findings.size() >= kMostFindings) return;
+  if (findings.size() > kMostFindings) return;
+  if (findings.size() == kMostFindings) {
+    findings.push_back({"", "none", "more", "there are more differences than can be listed"});
+    return;
+  }
+  if (expected.empty()) expected = "none";
+  if (found.empty()) found = "none";
   findings.push_back(
       {std::move(pointer), std::move(expected), std::move(found), std::move(message)});
 }
@@ -227,6 +246,12 @@ bool Context::uneven() const {
   return allowed != nullptr && *allowed;
 }
 
+bool Context::repeats(OperatorId op) const {
+  if (index(op) < schedule.repeats.size()) return schedule.repeats[index(op)];
+  const int entry = operator_entry[index(op)];
+  return entry >= 0 && plan.operators[static_cast<std::size_t>(entry)].recompute;
+}
+
 Bytes Context::local_bytes(const Cuts& cuts, const Shape& shape, Bytes element) const {
   const auto local = local_shape_of(cuts, shape, mesh, uneven());
   return local ? product_of(*local) * element : 0;
@@ -238,11 +263,7 @@ Bytes Context::local_bytes(const Cuts& cuts, TensorId tensor) const {
 }
 
 std::string pointer_to_tensor(const std::string& name) {
-  std::string pointer = "/tensors/";
-  for (const char c : name) {
-    pointer += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-  }
-  return pointer;
+  return "/tensors/" + json_pointer_part(name);
 }
 
 std::string pointer_to(const char* list, int entry) {
@@ -303,7 +324,7 @@ bool check_identity(Context& context) {
       devices->second != OptionValue(plan.cluster.devices)) {
     context.report("/options/devices",
                    std::to_string(plan.cluster.devices),
-                   "",
+                   option_text(devices->second),
                    "the option names another number of devices than the plan's cluster has");
   }
   if (plan.options.microbatches < 1) {
@@ -347,7 +368,7 @@ bool check_identity(Context& context) {
 bool check_coverage(Context& context) {
   const Plan& plan = context.plan;
   const Graph& graph = context.graph;
-  const std::size_t before = context.findings.size();
+  bool complete = true;
   context.tensor_entry.assign(graph.tensors.size(), -1);
   context.operator_entry.assign(graph.operators.size(), -1);
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
@@ -365,7 +386,7 @@ bool check_coverage(Context& context) {
       const auto id = ids.find(entries[e].name);
       if (id == ids.end()) {
         context.report(
-            pointer(e), "", entries[e].name, std::string("the graph has no such ") + kind);
+            pointer(e), "none", entries[e].name, std::string("the graph has no such ") + kind);
       } else if (found[id->second] >= 0) {
         context.report(pointer(e),
                        "once",
@@ -385,23 +406,26 @@ bool check_coverage(Context& context) {
       });
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
     if (context.tensor_entry[t] >= 0) continue;
-    context.report("/tensors",
-                   graph.tensors[t].name,
-                   "",
+    complete = false;
+    context.report(pointer_to_tensor(graph.tensors[t].name),
+                   "an entry",
+                   "none",
                    "the plan says nothing about tensor \"" + graph.tensors[t].name + "\"");
   }
   for (std::size_t i = 0; i < graph.operators.size(); ++i) {
     if (context.operator_entry[i] >= 0) continue;
+    complete = false;
     context.report("/operators",
-                   graph.operators[i].name,
-                   "",
+                   "an entry of " + graph.operators[i].name,
+                   "none",
                    "the plan says nothing about operator \"" + graph.operators[i].name + "\"");
   }
-  return context.findings.size() == before;
+  return complete;
 }
 
 void check_tensors(Context& context) {
   for (std::size_t t = 0; t < context.graph.tensors.size(); ++t) {
+    if (context.tensor_entry[t] < 0) continue;
     const Tensor& tensor = context.graph.tensors[t];
     const PlanTensor& entry =
         context.plan.tensors[static_cast<std::size_t>(context.tensor_entry[t])];
@@ -495,16 +519,24 @@ void check_groups(Context& context) {
   };
   std::size_t devices = 1;
   for (const std::int64_t size : mesh.shape) devices *= static_cast<std::size_t>(size);
-  std::vector<std::pair<std::size_t, std::vector<int>>> order;
+  struct Place {
+    std::size_t count = 0;
+    std::vector<int> axes;
+    std::size_t group = 0;
+    std::string names;
+  };
+  std::vector<Place> order;
   for (std::size_t g = 0; g < context.plan.groups.size(); ++g) {
     const PlanGroup& group = context.plan.groups[g];
     const std::string pointer = pointer_to("groups", static_cast<int>(g));
     std::vector<int> axes;
     AxisSet set = 0;
+    std::string names;
+    for (const std::string& name : group.axes) names += (names.empty() ? "" : ",") + name;
     for (const std::string& name : group.axes) {
       const auto found = std::find(mesh.axes.begin(), mesh.axes.end(), name);
       if (found == mesh.axes.end()) {
-        context.report(pointer + "/axes", "", name, "the mesh has no such axis");
+        context.report(pointer + "/axes", "an axis of the mesh", name, "the mesh has no such axis");
         continue;
       }
       axes.push_back(static_cast<int>(found - mesh.axes.begin()));
@@ -512,12 +544,12 @@ void check_groups(Context& context) {
     }
     if (!std::is_sorted(axes.begin(), axes.end(), std::less_equal<>())) {
       context.report(
-          pointer + "/axes", "axes in mesh order, each once", "", "the axes are in disorder");
+          pointer + "/axes", "axes in mesh order, each once", names, "the axes are in disorder");
       continue;
     }
-    order.emplace_back(axes.size(), axes);
+    order.push_back({axes.size(), axes, g, names});
     if (allowed.count(set) == 0) {
-      context.report(pointer, "", "", "no collective of the plan uses this group");
+      context.report(pointer, "none", names, "no collective of the plan uses this group");
     }
     needed.erase(set);
     // members of one group share the coordinates along all other axes
@@ -545,10 +577,12 @@ void check_groups(Context& context) {
     }
   }
   for (std::size_t g = 1; g < order.size(); ++g) {
-    if (order[g - 1] < order[g]) continue;
-    context.report(pointer_to("groups", static_cast<int>(g)),
-                   "",
-                   "",
+    const Place& a = order[g - 1];
+    const Place& b = order[g];
+    if (std::tie(a.count, a.axes) < std::tie(b.count, b.axes)) continue;
+    context.report(pointer_to("groups", static_cast<int>(b.group)),
+                   "a group that comes after that of " + a.names,
+                   "that of " + b.names,
                    "groups must be listed once, fewest axes first, then from the outermost axis");
   }
   for (const AxisSet set : needed) {
@@ -574,17 +608,21 @@ std::string to_string(const Finding& finding) {
   return text + finding.message;
 }
 
-std::vector<Finding> check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster) {
+std::vector<Finding> check_plan(const Plan& plan,
+                                const Graph& graph,
+                                const Cluster& cluster,
+                                std::optional<DerivedCost>* derived) {
   checking::Context context(plan, graph, cluster);
-  if (!checking::check_identity(context)) return context.findings;
-  if (!checking::check_coverage(context)) return context.findings;
+  if (!checking::check_identity(context)) return std::move(context.findings);
+  const bool complete = checking::check_coverage(context);
   checking::check_tensors(context);
-  checking::check_recompute(context);
+  if (complete) checking::check_recompute(context);
   checking::check_operators(context);
-  checking::check_moves(context);
+  if (complete) checking::check_moves(context);
   checking::check_groups(context);
-  checking::check_totals(context);
-  return context.findings;
+  if (complete) checking::check_totals(context);
+  if (derived != nullptr) *derived = context.derived;
+  return std::move(context.findings);
 }
 
 }  // namespace meshplan

@@ -9,31 +9,33 @@
 // collective and of one local pass.
 #pragma once
 
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "cost_model/cluster.h"
 #include "graph/graph.h"
+#include "lib/units.h"
+#include "plan/finding.h"
 #include "plan/plan.h"
 
 namespace meshplan {
 
-/// One thing that a plan says wrongly.
-struct Finding {
-  std::string
-      pointer;  ///< JSON Pointer into the expanded plan, e.g. "/operators/3/in_placements/0"
-  std::string expected;  ///< may be empty where only the message says it
-  std::string found;
-  std::string message;  ///< a sentence
-  friend bool operator==(const Finding&, const Finding&) = default;
+/// What the checker's own sums come to, whatever the plan says.
+struct DerivedCost {
+  Seconds objective;
+  Seconds step_time;
+  Seconds compute_time;
+  Seconds communication_time;
+  Bytes peak = 0;
 };
 
-/// "/operators/3/compute_time: expected 1.5e-4, found 1e-4: the operator's ...".
-std::string to_string(const Finding& finding);
-
-/// All faults in the order of the document, at most a thousand; empty: the plan is right. `graph`
-/// must be of the plan's mode and of one micro-batch, as the search saw it; `cluster` must have the
-/// plan's number of devices. Never fails, whatever the plan says.
-std::vector<Finding> check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster);
+/// All faults in the order of the checks; empty: the plan is right. `graph` must be of the plan's
+/// mode and of one micro-batch, as the search saw it; `cluster` must have the plan's number of
+/// devices. Never fails, whatever the plan says. `derived` is set where placements and
+/// redistributions are right enough to follow from them.
+std::vector<Finding> check_plan(const Plan& plan,
+                                const Graph& graph,
+                                const Cluster& cluster,
+                                std::optional<DerivedCost>* derived = nullptr);
 
 }  // namespace meshplan

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lib/text.h"
 #include "plan/check_plan_parts.h"
 
 namespace meshplan::checking {
@@ -19,6 +20,12 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 const PlanTensor& entry_of(const Context& context, std::size_t tensor) {
   return context.plan.tensors[at(context.tensor_entry[tensor])];
+}
+
+std::string names_of(const std::vector<std::string>& axes) {
+  std::string text;
+  for (const std::string& axis : axes) text += (text.empty() ? "" : ",") + axis;
+  return text;
 }
 
 // ---- One redistribution -------------------------------------------------------------------------
@@ -34,7 +41,8 @@ std::optional<Reached> resolve(Context& context,
                                const std::string& pointer) {
   const auto found = context.tensor_ids.find(entry.tensor);
   if (found == context.tensor_ids.end()) {
-    context.report(pointer + "/tensor", "", entry.tensor, "the graph has no such tensor");
+    context.report(
+        pointer + "/tensor", "a tensor of the graph", entry.tensor, "the graph has no such tensor");
     return std::nullopt;
   }
   Reached reached{found->second, {}};
@@ -67,7 +75,8 @@ std::optional<Reached> resolve(Context& context,
   }
   std::sort(reached.uses.begin(), reached.uses.end());
   if (std::adjacent_find(reached.uses.begin(), reached.uses.end()) != reached.uses.end()) {
-    context.report(pointer + "/consumers", "each reader once", "", "a reader is named twice");
+    context.report(
+        pointer + "/consumers", "each reader once", "one twice", "a reader is named twice");
     return std::nullopt;
   }
   return reached;
@@ -143,13 +152,16 @@ void compose(
       if (named != changed_axes(before, now, context.mesh)) {
         context.report(place + "/axes",
                        "the axes whose part in the layout changes",
-                       "",
+                       names_of(step.axes),
                        "the permute runs along other axes");
       }
       if (const std::string wrong_pair =
               wrong_pairs(step.pairs, before, now, context.mesh, context.plan.mesh.ranks);
           !wrong_pair.empty()) {
-        context.report(place + "/pairs", "", "", wrong_pair);
+        context.report(place + "/pairs",
+                       "the pairs that lead from one layout to the other",
+                       counted(step.pairs.size(), "pair"),
+                       wrong_pair);
       }
     }
     // the larger side; what a slice or a mask writes
@@ -285,13 +297,18 @@ void place_moves(Context& context) {
     const bool gradient = entry.phase == Phase::kBackward || entry.phase == Phase::kGradient;
     const bool has_side = has_gradient(context.graph, static_cast<TensorId>(reached->tensor));
     if ((gradient || entry.phase == Phase::kUpdate) && !has_side) {
-      context.report(pointer + "/phase", "", phase_name(entry.phase), "the tensor has no gradient");
+      context.report(pointer + "/phase",
+                     "a phase of the value",
+                     phase_name(entry.phase),
+                     "the tensor has no gradient");
       continue;
     }
     const bool again = entry.phase == Phase::kRegather || entry.phase == Phase::kRecompute;
     if (again && !context.graph.training) {
-      context.report(
-          pointer + "/phase", "", phase_name(entry.phase), "there is no backward in inference");
+      context.report(pointer + "/phase",
+                     "forward",
+                     phase_name(entry.phase),
+                     "there is no backward in inference");
       continue;
     }
     int* const slot = slot_of(context.graph, reached->tensor, entry, reached->uses, view);
@@ -572,7 +589,7 @@ class Chain {
       context_.report(
           view_.end >= 0 ? pointer_to("redistributions", view_.end) : "/redistributions",
           needed ? text_of(whole, context_.mesh) : "none",
-          needed ? "none" : "",
+          needed ? "none" : to_string(context_.plan.redistributions[at(view_.end)].to),
           "\"" + tensor_.name + "\" must end without Partial, and only outputs end");
     } else if (needed) {
       expect(pointer_to("redistributions", view_.end) + "/from",

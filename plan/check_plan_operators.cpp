@@ -346,6 +346,22 @@ void view_operator(Context& context,
   view.legal = true;
 }
 
+std::string text_of(const std::vector<std::optional<std::vector<std::int64_t>>>& pieces) {
+  std::string text;
+  for (const auto& operand : pieces) {
+    text += text.empty() ? "[" : ", ";
+    if (!operand) {
+      text += "null";
+      continue;
+    }
+    text += "[";
+    for (std::size_t i = 0; i < operand->size(); ++i)
+      text += (i == 0 ? "" : ", ") + std::to_string((*operand)[i]);
+    text += "]";
+  }
+  return text + "]";
+}
+
 void check_in_strategy(Context& context,
                        OperatorId id,
                        const PlanOperator& entry,
@@ -363,10 +379,10 @@ void check_in_strategy(Context& context,
       pieces->push_back(count);
     }
   }
-  if (entry.in_strategy != expected) {
+  if (!entry.in_strategy.empty() && entry.in_strategy != expected) {
     context.report(pointer + "/in_strategy",
-                   "the pieces of in_placements",
-                   "other numbers",
+                   text_of(expected),
+                   text_of(entry.in_strategy),
                    "in_strategy does not follow from the placements");
   }
 }
@@ -647,7 +663,7 @@ std::vector<InnerMove> inner_moves(const Context& context, OperatorId id) {
     add(Collective::kPermute, along, false, context.mesh[axis] - 1, bytes, Hiding::kRing);
     add(Collective::kPermute, along, true, context.mesh[axis] - 1, 2 * bytes, Hiding::kRing);
   }
-  if (context.schedule.repeats[index(id)]) {
+  if (context.repeats(id)) {
     const std::size_t once = moves.size();
     for (std::size_t m = 0; m < once; ++m) {
       if (moves[m].collective.phase != Phase::kForward) continue;
@@ -663,6 +679,7 @@ void check_operators(Context& context) {
   context.operators.assign(context.graph.operators.size(), {});
   for (std::size_t i = 0; i < context.graph.operators.size(); ++i) {
     const auto id = static_cast<OperatorId>(i);
+    if (context.operator_entry[i] < 0) continue;  // reported
     const std::string pointer = pointer_to("operators", context.operator_entry[i]);
     const PlanOperator& entry =
         context.plan.operators[static_cast<std::size_t>(context.operator_entry[i])];
@@ -670,7 +687,7 @@ void check_operators(Context& context) {
     if (!context.operators[i].legal) continue;
     check_in_strategy(context, id, entry, pointer);
     const OperatorTimes times = operator_times(context, id);
-    const double forwards = context.schedule.repeats[i] ? 2 : 1;
+    const double forwards = context.repeats(id) ? 2 : 1;
     const Seconds compute = context.microbatches() * (forwards * times.forward + times.backward);
     context.operator_compute += compute;
     context.expect(pointer + "/compute_time",

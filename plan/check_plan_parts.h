@@ -111,6 +111,9 @@ class Context {
   Seconds exposed(Hiding kind, Seconds time) const;
   double microbatches() const { return static_cast<double>(plan.options.microbatches); }
   bool uneven() const;
+  /// Whether the operator runs forward once more; before check_recompute, whether its entry says
+  /// so.
+  bool repeats(OperatorId op) const;
   /// Bytes of the largest shard; 0 where the layout does not fit (reported elsewhere).
   Bytes local_bytes(const Cuts& cuts, const Shape& shape, Bytes element) const;
   Bytes local_bytes(const Cuts& cuts, TensorId tensor) const;
@@ -131,6 +134,7 @@ class Context {
   std::vector<MoveView> moves;  ///< per redistribution
   Schedule schedule;
   Seconds operator_compute;  ///< per step
+  std::optional<DerivedCost> derived;
 };
 
 std::string pointer_to_tensor(const std::string& name);

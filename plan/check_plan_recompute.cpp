@@ -46,7 +46,7 @@ class Repeats {
     for (int i = 0; i < operators_; ++i) {
       if (!context_.plan.operators[at(context_.operator_entry[at(i)])].recompute) continue;
       if (!graph_.training) {
-        context_.report(place(i), "", "true", "there is no backward in inference");
+        context_.report(place(i), "false", "true", "there is no backward in inference");
         continue;
       }
       made_.repeats[at(i)] = true;
@@ -72,8 +72,10 @@ class Repeats {
         return made_.remade[index(t)] && (read_again_[index(t)] || backward_reader_[index(t)] >= 0);
       });
       if (needed) continue;
-      context_.report(
-          place(i), "", "true", "nothing reads again what the operator makes, or it is stored");
+      context_.report(place(i),
+                      "false",
+                      "true",
+                      "nothing reads again what the operator makes, or it is stored");
       made_.repeats[at(i)] = false;
       for (const TensorId t : results) made_.remade[index(t)] = false;
     }

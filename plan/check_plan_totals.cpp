@@ -114,6 +114,7 @@ class Totals {
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) check_saved(t);
     for (int i = 0; i < operators_; ++i) add_operator(i);
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) add_tensor(t);
+    context_.derived.emplace();
     compare_memory();
     compare_shares();
     compare_times();
@@ -273,7 +274,8 @@ class Totals {
       seen[number] = true;
       const std::set<std::string> names(saved.readers.begin(), saved.readers.end());
       if (names.size() != saved.readers.size()) {
-        context_.report(place + "/for", "", "", "an operator is named twice");
+        context_.report(
+            place + "/for", "each operator once", "one twice", "an operator is named twice");
       }
       for (const std::string& name : found->must) {
         if (names.count(name) != 0) continue;
@@ -686,6 +688,7 @@ class Totals {
       fullest = now;
     }
     peak_moment_ = peak_moment;
+    context_.derived->peak = peak;
     context_.expect("/memory/peak", peak, memory.peak, "the peak is another one");
     if (operators_ > 0 && memory.moment != moment_name(peak_moment)) {
       context_.report("/memory/moment",
@@ -870,6 +873,10 @@ class Totals {
                     cost.communication_time,
                     "the collectives add up to another sum");
     const Seconds step = simulate();
+    context_.derived->objective = objective_;
+    context_.derived->step_time = step;
+    context_.derived->compute_time = compute_;
+    context_.derived->communication_time = communication_;
     context_.expect("/cost/step_time", step, cost.step_time, "the simulated step ends elsewhere");
     context_.expect("/cost/exposed_communication_time",
                     cost.step_time - cost.compute_time,

@@ -69,6 +69,7 @@ const std::vector<std::string>& plan_option_names() {
       "devices",
       "memory_limit",
       "mesh",
+      "microbatches_auto",
       "pad_parameters",
       "policy",
       "prefer",

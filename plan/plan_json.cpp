@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -550,9 +551,12 @@ namespace {
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-/// Reads values until the first fault; after it every call does nothing.
+/// Reads values until the first fault; after it every call does nothing. With a list of findings, a
+/// value of the right JSON type that a plan cannot hold is no fault: it is listed.
 class PlanReader {
  public:
+  explicit PlanReader(std::vector<Finding>* findings) : findings_(findings) {}
+
   const std::optional<Error>& error() const { return error_; }
 
   bool ok() const { return !error_; }
@@ -561,34 +565,49 @@ class PlanReader {
     return !error_;
   }
   template <class Value, class Target>
-  void take(const Result<Value>& result, Target& target) {
+  void take(const JsonCursor& at, const Result<Value>& result, Target& target) {
     if (error_) return;
     if (result) {
       target = *result;
+    } else if (findings_ != nullptr && (result.error().code == ErrorCode::kValue ||
+                                        result.error().code == ErrorCode::kOverflow)) {
+      findings_->push_back({at.pointer(), "a number in range", "another", result.error().message});
     } else {
       error_ = result.error();
     }
   }
+  /// Of a value with the wrong type or key, or of too much.
   void fault(const JsonCursor& at, ErrorCode code, std::string message) {
     if (!error_) error_ = at.error(code, std::move(message)).error();
   }
+  /// A value with the right type that a plan cannot hold.
+  void out_of_range(const JsonCursor& at,
+                    std::string expected,
+                    const std::string& found,
+                    std::string message) {
+    if (error_) return;
+    if (findings_ == nullptr) return fault(at, ErrorCode::kValue, std::move(message));
+    findings_->push_back({at.pointer(), std::move(expected), one_line(found), std::move(message)});
+  }
 
-  void read(const JsonCursor& at, std::string& text) { take(at.as_string(), text); }
-  void read(const JsonCursor& at, std::int64_t& number) { take(at.as_int64(), number); }
-  void read(const JsonCursor& at, std::uint64_t& number) { take(at.as_uint64(), number); }
+  void read(const JsonCursor& at, std::string& text) { take(at, at.as_string(), text); }
+  void read(const JsonCursor& at, std::int64_t& number) { take(at, at.as_int64(), number); }
+  void read(const JsonCursor& at, std::uint64_t& number) { take(at, at.as_uint64(), number); }
   void read(const JsonCursor& at, int& number) {
     constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-    const Result<std::int64_t> wide = at.as_int64(-kMost, kMost);
-    if (!wide) return fault(wide.error());
-    number = static_cast<int>(*wide);
+    std::int64_t wide = number;
+    take(at, at.as_int64(-kMost, kMost), wide);
+    number = static_cast<int>(wide);
   }
-  void read(const JsonCursor& at, double& number) { take(at.as_double(), number); }
-  void read(const JsonCursor& at, bool& flag) { take(at.as_bool(), flag); }
+  void read(const JsonCursor& at, double& number) { take(at, at.as_double(), number); }
+  void read(const JsonCursor& at, bool& flag) { take(at, at.as_bool(), flag); }
   void read(const JsonCursor& at, Seconds& time) { read(at, time.value); }
   void read(const JsonCursor& at, std::vector<std::int64_t>& numbers) {
-    take(at.as_int64s(), numbers);
+    take(at, at.as_int64s(), numbers);
   }
-  void read(const JsonCursor& at, std::vector<std::string>& texts) { take(at.as_strings(), texts); }
+  void read(const JsonCursor& at, std::vector<std::string>& texts) {
+    take(at, at.as_strings(), texts);
+  }
   void read(const JsonCursor& at, Placements& placements) {
     if (!ok(at.expect(JsonKind::kArray))) return;
     placements.clear();
@@ -597,8 +616,13 @@ class PlanReader {
       read(at.at(i), text);
       if (error_) return;
       const Result<Placement> placement = parse_placement(text);
-      if (!placement) return fault(at.at(i), placement.error().code, placement.error().message);
-      placements.push_back(*placement);
+      if (placement) {
+        placements.push_back(*placement);
+      } else if (placement.error().code == ErrorCode::kValue) {
+        out_of_range(at.at(i), "a placement", text, placement.error().message);
+      } else {
+        return fault(at.at(i), placement.error().code, placement.error().message);
+      }
     }
   }
   /// null or a value.
@@ -625,22 +649,25 @@ class PlanReader {
     for (int i = 0; i <= static_cast<int>(last); ++i)
       names.emplace_back(name_of(static_cast<Enum>(i)));
     std::string text;
-    read_known(at, names, text);
-    if (error_) return;
+    if (!read_known(at, names, text)) return;
     value = static_cast<Enum>(std::find(names.begin(), names.end(), text) - names.begin());
   }
 
-  /// One of these names.
-  void read_known(const JsonCursor& at, const std::vector<std::string>& names, std::string& text) {
+  /// One of these names; false where it is none.
+  bool read_known(const JsonCursor& at, const std::vector<std::string>& names, std::string& text) {
     read(at, text);
-    if (error_ || std::find(names.begin(), names.end(), text) != names.end()) return;
-    std::string message = "expected ";
+    if (error_) return false;
+    if (std::find(names.begin(), names.end(), text) != names.end()) return true;
+    std::string expected;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      message += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+      expected += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
     }
-    fault(at,
-          ErrorCode::kValue,
-          message + ", found " + json_quote(text.substr(0, 60)) + nearest_name_hint(text, names));
+    out_of_range(at,
+                 expected,
+                 text,
+                 "expected " + expected + ", found " + json_quote(text.substr(0, 60)) +
+                     nearest_name_hint(text, names));
+    return false;
   }
   void read(const JsonCursor& at, PlanStatus& value) {
     read_enum(at, plan_status_name, PlanStatus::kInfeasible, value);
@@ -671,8 +698,7 @@ class PlanReader {
     std::vector<std::string> names;
     for (const CostKind kind : kinds) names.emplace_back(cost_kind_name(kind));
     std::string text;
-    read_known(at, names, text);
-    if (error_) return;
+    if (!read_known(at, names, text)) return;
     value = kinds[static_cast<std::size_t>(std::find(names.begin(), names.end(), text) -
                                            names.begin())];
   }
@@ -872,9 +898,10 @@ class PlanReader {
   void read(const JsonCursor& at, PlanSend& send) {
     if (!ok(at.expect(JsonKind::kArray))) return;
     if (at.size() != 5) {
-      return fault(at,
-                   ErrorCode::kValue,
-                   "expected [source, destination, source_begin, destination_begin, size]");
+      return out_of_range(at,
+                          "5 entries",
+                          std::to_string(at.size()),
+                          "expected [source, destination, source_begin, destination_begin, size]");
     }
     read(at.at(0), send.source);
     read(at.at(1), send.destination);
@@ -884,7 +911,10 @@ class PlanReader {
   }
   void read(const JsonCursor& at, std::pair<std::int64_t, std::int64_t>& pair) {
     if (!ok(at.expect(JsonKind::kArray))) return;
-    if (at.size() != 2) return fault(at, ErrorCode::kValue, "expected [source, destination]");
+    if (at.size() != 2) {
+      return out_of_range(
+          at, "2 entries", std::to_string(at.size()), "expected [source, destination]");
+    }
     read(at.at(0), pair.first);
     read(at.at(1), pair.second);
   }
@@ -933,10 +963,13 @@ class PlanReader {
     std::vector<std::optional<int>> operands(consumers.size());
     list_if(at, "operands", operands);
     if (ok() && operands.size() != consumers.size()) {
-      fault(*at.find("operands"),
-            ErrorCode::kValue,
-            "expected one number or null for each of the " + std::to_string(consumers.size()) +
-                " consumers, found " + std::to_string(operands.size()));
+      out_of_range(*at.find("operands"),
+                   std::to_string(consumers.size()) + " entries",
+                   std::to_string(operands.size()),
+                   "expected one number or null for each of the " +
+                       std::to_string(consumers.size()) + " consumers, found " +
+                       std::to_string(operands.size()));
+      operands.resize(consumers.size());
     }
     if (!ok()) return;
     for (std::size_t i = 0; i < consumers.size(); ++i) {
@@ -982,6 +1015,9 @@ class PlanReader {
     std::vector<std::string_view> texts;
     visit_texts(std::as_const(entry), [&](const std::string& text) { texts.push_back(text); });
     const auto members = unfold(texts, kMostEntries - entries.size());
+    if (!members && members.error().code == ErrorCode::kValue)
+      return out_of_range(
+          at, "patterns that stand for names", std::string(texts[0]), members.error().message);
     if (!members) return fault(at, members.error().code, members.error().message);
     for (const std::vector<std::string>& names : *members) {
       Entry& copy = entries.emplace_back(entry);
@@ -1011,10 +1047,11 @@ class PlanReader {
     std::string text;
     read(*found, text);
     if (text != fixed) {
-      fault(*found,
-            ErrorCode::kValue,
-            std::string("expected \"") + fixed + "\" or a list, found " +
-                json_quote(text.substr(0, 60)));
+      out_of_range(*found,
+                   std::string("\"") + fixed + "\" or a list",
+                   text,
+                   std::string("expected \"") + fixed + "\" or a list, found " +
+                       json_quote(text.substr(0, 60)));
     }
   }
 
@@ -1098,15 +1135,17 @@ class PlanReader {
   }
 
   std::optional<Error> error_;
+  std::vector<Finding>* findings_;
 };
 
 /// Puts `entries` into the order that runs of [first, step, count] describe. A list that is not a
 /// permutation of the entries (somebody edited them) leaves them in the order of the file.
-template <class Entry>
+template <class Entry, class Place>
 void reorder(PlanReader& reader,
              const std::optional<JsonCursor>& order,
              std::string_view key,
-             std::vector<Entry>& entries) {
+             std::vector<Entry>& entries,
+             std::vector<Place>* sources) {
   const std::optional<JsonCursor> runs = order ? order->find(key) : std::nullopt;
   if (!runs) return;
   std::vector<std::vector<std::int64_t>> parsed;
@@ -1126,18 +1165,24 @@ void reorder(PlanReader& reader,
     }
   }
   if (places.size() != entries.size()) return;
-  std::vector<Entry> ordered;
-  ordered.reserve(entries.size());
-  for (const std::size_t place : places) ordered.push_back(std::move(entries[place]));
-  entries = std::move(ordered);
+  const auto apply = [&](auto& list) {
+    std::remove_reference_t<decltype(list)> ordered;
+    ordered.reserve(list.size());
+    for (const std::size_t place : places) ordered.push_back(std::move(list[place]));
+    list = std::move(ordered);
+  };
+  apply(entries);
+  if (sources != nullptr) apply(*sources);
 }
 
-template <class Entry>
+/// `sources` gets, per entry, its key or its place in the list of the document.
+template <class Entry, class Place>
 void read_entries(PlanReader& reader,
                   const JsonCursor& root,
                   std::string_view key,
                   bool folded,
-                  std::vector<Entry>& entries) {
+                  std::vector<Entry>& entries,
+                  std::vector<Place>* sources) {
   if (!reader.ok()) return;
   const Result<JsonCursor> list = root.get(key);
   if (!reader.ok(list ? Result<void>() : Result<void>(fail(list.error())))) return;
@@ -1148,24 +1193,55 @@ void read_entries(PlanReader& reader,
     if constexpr (kIsTensor) entry.name = list->key_at(i);
     reader.read(list->at(i), entry);
     reader.expand(list->at(i), std::move(entry), folded, entries);
+    if (sources == nullptr) continue;
+    if constexpr (kIsTensor) {
+      sources->resize(entries.size(), std::string(list->key_at(i)));
+    } else {
+      sources->resize(entries.size(), i);
+    }
   }
+}
+
+/// The shares of the peak in their order.
+void sort_shares(std::vector<PlanMemoryShare>& shares, std::vector<std::size_t>* sources) {
+  std::vector<std::size_t> order(shares.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return stands_before(shares[a], shares[b]);
+  });
+  std::vector<PlanMemoryShare> sorted;
+  sorted.reserve(shares.size());
+  for (const std::size_t place : order) sorted.push_back(std::move(shares[place]));
+  shares = std::move(sorted);
+  if (sources == nullptr) return;
+  for (std::size_t& place : order) place = (*sources)[place];
+  *sources = std::move(order);
 }
 
 }  // namespace
 
-Result<Plan> read_plan(std::string_view text, std::string file) {
+Result<Plan> read_plan(std::string_view text, std::string file, const PlanReading& reading) {
   const Result<JsonDocument> document = JsonDocument::parse(text, std::move(file));
   if (!document) return fail(document.error());
   const JsonCursor root = document->root();
-  if (auto ok = check_schema(root, "meshplan.plan", 1, 0); !ok) return fail(ok.error());
-  if (auto ok = root.allow_only(
-          {"schema", "generator", "graph",     "cluster",         "options", "mesh",  "stages",
-           "result", "cost",      "breakdown", "memory",          "at_peak", "notes", "baselines",
-           "folded", "tensors",   "operators", "redistributions", "groups",  "order"});
-      !ok) {
+  if (auto ok = check_schema(root, "meshplan.plan", kPlanSchemaMajor, reading.minor); !ok)
     return fail(ok.error());
+  static const std::vector<std::string> kKeys = {
+      "schema", "generator", "graph",     "cluster",         "options", "mesh",  "stages",
+      "result", "cost",      "breakdown", "memory",          "at_peak", "notes", "baselines",
+      "folded", "tensors",   "operators", "redistributions", "groups",  "order"};
+  std::vector<std::string> known = kKeys;
+  known.insert(known.end(), reading.added_keys.begin(), reading.added_keys.end());
+  for (std::size_t i = 0; i < root.size(); ++i) {
+    const std::string key(root.key_at(i));
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    return root.at(i).error(
+        ErrorCode::kValue,
+        "unknown key " + json_quote(key.substr(0, 60)) + nearest_name_hint(key, known));
   }
-  PlanReader reader;
+  PlanReader reader(reading.findings);
+  PlanPlaces* const places = reading.places;
+  if (places != nullptr) *places = {};
   Plan plan;
   if (const auto generator = root.find("generator")) {
     reader.ok(generator->allow_only({"name", "version"}));
@@ -1184,18 +1260,25 @@ Result<Plan> read_plan(std::string_view text, std::string file) {
   reader.list_if(root, "baselines", plan.baselines);
   bool folded = true;
   reader.member_if(root, "folded", folded);
-  if (root.find("at_peak")) read_entries(reader, root, "at_peak", folded, plan.at_peak);
-  std::sort(plan.at_peak.begin(), plan.at_peak.end(), stands_before);
-  read_entries(reader, root, "tensors", folded, plan.tensors);
-  read_entries(reader, root, "operators", folded, plan.operators);
-  read_entries(reader, root, "redistributions", folded, plan.redistributions);
+  const auto list_of = [&](auto PlanPlaces::*list) {
+    return places == nullptr ? nullptr : &(places->*list);
+  };
+  auto* const shares = list_of(&PlanPlaces::at_peak);
+  auto* const tensors = list_of(&PlanPlaces::tensors);
+  auto* const operators = list_of(&PlanPlaces::operators);
+  auto* const redistributions = list_of(&PlanPlaces::redistributions);
+  if (root.find("at_peak")) read_entries(reader, root, "at_peak", folded, plan.at_peak, shares);
+  if (reader.ok()) sort_shares(plan.at_peak, shares);
+  read_entries(reader, root, "tensors", folded, plan.tensors, tensors);
+  read_entries(reader, root, "operators", folded, plan.operators, operators);
+  read_entries(reader, root, "redistributions", folded, plan.redistributions, redistributions);
   reader.list(root, "groups", plan.groups);
   const std::optional<JsonCursor> order = root.find("order");
   if (order) reader.ok(order->allow_only({"tensors", "operators", "redistributions"}));
   if (reader.ok()) {
-    reorder(reader, order, "tensors", plan.tensors);
-    reorder(reader, order, "operators", plan.operators);
-    reorder(reader, order, "redistributions", plan.redistributions);
+    reorder(reader, order, "tensors", plan.tensors, tensors);
+    reorder(reader, order, "operators", plan.operators, operators);
+    reorder(reader, order, "redistributions", plan.redistributions, redistributions);
   }
   if (reader.error()) return fail(*reader.error());
   return plan;

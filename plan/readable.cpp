@@ -65,4 +65,24 @@ std::string readable_count(std::int64_t count) {
   return text;
 }
 
+namespace {
+
+const char* sign_of(double value) { return value > 0 ? "+" : value < 0 ? "-" : ""; }
+
+}  // namespace
+
+std::string signed_bytes(Bytes bytes) {
+  const std::string text = readable_bytes(bytes);
+  return bytes > 0 ? "+" + text : text;
+}
+
+std::string signed_time(Seconds time) {
+  return sign_of(time.value) + readable_time({std::abs(time.value)});
+}
+
+std::string signed_percent(double fraction) {
+  if (fraction != 0 && std::abs(fraction) < 0.000005) return "about 0 %";
+  return sign_of(fraction) + readable_percent(std::abs(fraction));
+}
+
 }  // namespace meshplan

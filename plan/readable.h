@@ -17,4 +17,10 @@ std::string readable_percent(double fraction);
 /// "12,345,678".
 std::string readable_count(std::int64_t count);
 
+/// The same for differences, always with their sign: "+1.50 MiB", "-12.3 ms", "+45.1 %"; "0" with
+/// its unit where there is none.
+std::string signed_bytes(Bytes bytes);
+std::string signed_time(Seconds time);
+std::string signed_percent(double fraction);
+
 }  // namespace meshplan
