@@ -186,7 +186,8 @@ std::vector<Mutation> mutations() {
   return list;
 }
 
-TEST_CASE("every broken plan is found") {
+/// Each way to break a plan at up to this many places of each plan.
+void break_plans(int places) {
   PlannedCase tight;
   tight.name = "sharded states";
   tight.limit = 1200 << 10;
@@ -204,7 +205,7 @@ TEST_CASE("every broken plan is found") {
     const Planned planned = plan_case(each);
     REQUIRE(told(verify_plan(planned.plan, planned.graph)) == "");
     for (const Mutation& mutation : mutations()) {
-      for (int n = 0; n < 12; ++n) {
+      for (int n = 0; n < places; ++n) {
         Plan broken = planned.plan;
         if (!mutation.apply(broken, n)) break;
         if (broken == planned.plan) continue;
@@ -220,6 +221,10 @@ TEST_CASE("every broken plan is found") {
     CHECK(found[mutation.name] > 0);
   }
 }
+
+TEST_CASE("every broken plan is found") { break_plans(4); }
+
+TEST_CASE("every broken plan is found, in many places", "[.][slow]") { break_plans(12); }
 
 /// Operators that only their rules describe, of every kind that a plan treats in its own way.
 PlannedCase own_operators() {
