@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     // cheap in time and tight in memory: layouts differ, tensors travel
     const MemoryPrices prices{{{book->flow().moments() / 2, 1e-11}}, false};
     const Assignment assignment =
-        problem->assignment({problem->solve(prices).choice, prices, prices});
+        problem->assignment(problem->decide(problem->solve(prices).choice, prices));
     const double again = median_ms(runs, [&] { return timed(*book, assignment); });
     const double first = median_ms(runs, [&] { return timed(*make_book(), assignment); });
     std::string name;

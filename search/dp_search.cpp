@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "lib/check.h"
 #include "search/in_parallel.h"
@@ -16,10 +17,12 @@ struct MeshRun {
   std::size_t job = 0;
   std::size_t mesh = 0;
   std::optional<Error> error;
-  double bound = 0;      ///< from one solve; 0: not bounded
-  bool skipped = false;  ///< the search was stopped before this mesh
+  double bound = 0;       ///< from one solve; 0: not bounded
+  bool promised = false;  ///< others were measured by its plan
+  bool skipped = false;   ///< the search was stopped before this mesh
   std::unique_ptr<PriceBook> book;
   std::unique_ptr<PlanProblem> problem;
+  std::unique_ptr<MemorySearch> memory;  ///< of the problem
   MemorySearchResult found;
 };
 
@@ -37,13 +40,20 @@ class DpSearch {
         restrictions_(restrictions) {
     for (const DpJob& job : jobs)
       flows_.push_back(std::make_shared<const DataFlow>(*job.graph, options.prices.recomputation));
+    job_states_.resize(jobs.size());
   }
 
   Result<DpOutcome> run() {
     progress_.meshes = jobs_.size() * meshes_.size();
     std::size_t left = progress_.meshes;
+    std::vector<std::size_t> order(jobs_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
     for (const bool large : {false, true}) {
-      for (std::size_t job = 0; job < jobs_.size(); ++job) {
+      // the jobs that did best on few axes first
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return job_states_[a].bound < job_states_[b].bound;
+      });
+      for (const std::size_t job : order) {
         std::vector<MeshRun> stage;
         for (std::size_t mesh = 0; mesh < meshes_.size(); ++mesh) {
           if ((meshes_[mesh].shape.size() > 2) != large) continue;
@@ -62,9 +72,10 @@ class DpSearch {
   static constexpr std::size_t kWave = 2;
   static constexpr double kNothingOpen = std::numeric_limits<double>::infinity();
 
-  /// All meshes of a stage, a few at a time, those with the most even axes first. Once there is a
-  /// plan, each of the others is bounded, and those with a bound below it are searched in the order
-  /// of their bounds. Nothing depends on the number of threads.
+  /// All meshes of a stage. Those with the most even axes are looked at roughly, if nothing is
+  /// known of the job yet; each of the others is bounded at the prices found there; those with a
+  /// bound below the best plan are searched in the order of their bounds, a few at a time. Nothing
+  /// depends on the number of threads.
   void search(std::vector<MeshRun>& stage, bool is_last) {
     if (!options_.bound_first) {
       in_parallel(stage.size(), options_.threads, [&](std::size_t i) {
@@ -80,25 +91,25 @@ class DpSearch {
     std::stable_sort(stage.begin(), stage.end(), [&](const MeshRun& a, const MeshRun& b) {
       return longest_axis(a) < longest_axis(b);
     });
-    bool bounded = false;
+    std::size_t rough = 0;
+    if (!stage.empty() && !job_states_[stage.front().job].prices) {
+      rough = std::min(kWave, stage.size());
+      in_parallel(rough, options_.threads, [&](std::size_t i) { look_roughly(stage[i]); });
+      for (std::size_t i = 0; i < rough; ++i) promise(stage[i]);
+    }
+    in_parallel(stage.size() - rough, options_.threads, [&](std::size_t i) {
+      prepare(stage[rough + i]);
+      bound(stage[rough + i]);
+    });
+    std::stable_sort(stage.begin(), stage.end(), [](const MeshRun& a, const MeshRun& b) {
+      return a.bound < b.bound;
+    });
     for (std::size_t begin = 0; begin < stage.size(); begin += kWave) {
-      if (!bounded && !best_.empty()) {
-        in_parallel(stage.size() - begin, options_.threads, [&](std::size_t i) {
-          prepare(stage[begin + i]);
-        });
-        std::stable_sort(stage.begin() + static_cast<std::ptrdiff_t>(begin),
-                         stage.end(),
-                         [](const MeshRun& a, const MeshRun& b) { return a.bound < b.bound; });
-        bounded = true;
-      }
       const std::size_t count = std::min(kWave, stage.size() - begin);
-      in_parallel(count, options_.threads, [&](std::size_t i) {
-        if (!bounded) prepare(stage[begin + i]);
-        search(stage[begin + i]);
-      });
+      in_parallel(count, options_.threads, [&](std::size_t i) { search(stage[begin + i]); });
       for (std::size_t i = begin; i < begin + count; ++i) {
         const bool end = i + 1 == stage.size();
-        if (is_last && (bounded || end)) open_bound_ = end ? kNothingOpen : stage[i + 1].bound;
+        if (is_last) open_bound_ = end ? kNothingOpen : stage[i + 1].bound;
         take(std::move(stage[i]));
       }
     }
@@ -109,18 +120,55 @@ class DpSearch {
     return *std::max_element(shape.begin(), shape.end());
   }
 
-  /// Not one of the wanted results.
+  /// Not one of the wanted results. What holds a plan already stays, others were measured by it.
   bool dropped(const MeshRun& run) const {
-    return best_.size() >= options_.results && options_.bound_first &&
-           run.bound >= best_.back().found.objective.value;
+    const std::optional<Seconds> least = to_beat();
+    return least && !run.promised && run.bound >= least->value;
   }
 
   bool stopped() const { return options_.stop && options_.stop(); }
 
-  /// The result that a further mesh must beat; none as long as any is wanted.
-  std::optional<Incumbent> incumbent() const {
-    if (best_.size() < options_.results || !options_.bound_first) return std::nullopt;
-    return Incumbent{best_.back().found.objective, prices_};
+  /// What a further mesh must beat; none as long as any is wanted.
+  std::optional<Seconds> to_beat() const {
+    if (!options_.bound_first) return std::nullopt;
+    if (options_.results == 1 && promised_ &&
+        (best_.empty() || *promised_ < best_.back().found.objective))
+      return promised_;
+    if (best_.size() < options_.results) return std::nullopt;
+    return best_.back().found.objective;
+  }
+
+  /// The result that a further mesh of a job must beat.
+  std::optional<Incumbent> incumbent(std::size_t job) const {
+    const std::optional<Seconds> least = to_beat();
+    if (!least) return std::nullopt;
+    return Incumbent{*least, prices_of(job)};
+  }
+
+  void look_roughly(MeshRun& run) const {
+    prepare(run);
+    if (!run.memory) return;
+    run.found = run.memory->run(incumbent(run.job), options_.stop, SearchEffort::kRough);
+    run.bound = run.found.lower_bound;
+  }
+
+  /// What a rough look found will be among the results.
+  void promise(MeshRun& run) {
+    if (!run.memory) return;
+    learn(run);
+    if (!run.found.decision) return;
+    run.promised = true;
+    if (!promised_ || run.found.objective < *promised_) promised_ = run.found.objective;
+  }
+
+  /// Keeps good prices for the other meshes of the job.
+  void learn(const MeshRun& run) {
+    const MemorySearchResult& found = run.found;
+    if (found.empty || found.min_memory) return;
+    JobState& job = job_states_[run.job];
+    if (job.prices && found.lower_bound >= job.bound) return;
+    job.prices = found.prices;
+    job.bound = found.lower_bound;
   }
 
   void prepare(MeshRun& run) const {
@@ -151,20 +199,31 @@ class DpSearch {
       return;
     }
     run.problem = std::move(*problem);
-    if (best_.empty() || !options_.bound_first) return;
-    run.bound = bound_at(*run.problem, prices_, options_.memory_limit);
+    run.memory = std::make_unique<MemorySearch>(*run.problem, options_.memory_limit);
+  }
+
+  void bound(MeshRun& run) const {
+    if (!run.memory) return;
+    run.bound = run.memory->bound(prices_of(run.job));
     if (dropped(run)) release(run);
   }
 
   void search(MeshRun& run) const {
     run.skipped = run.skipped || stopped();
-    if (run.skipped) release(run);
-    if (run.error || run.skipped || dropped(run)) return;
-    run.found = memory_search(*run.problem, options_.memory_limit, incumbent(), options_.stop);
+    if (run.skipped && !run.promised) release(run);
+    if (!run.memory || dropped(run)) return;
+    if (!run.skipped) run.found = run.memory->run(incumbent(run.job), options_.stop);
+    run.memory.reset();
     if (!run.found.decision) release(run);
   }
 
+  /// Good prices for meshes of a job: of its best mesh so far, or of the best of all.
+  const MemoryPrices& prices_of(std::size_t job) const {
+    return job_states_[job].prices ? *job_states_[job].prices : prices_;
+  }
+
   static void release(MeshRun& run) {
+    run.memory.reset();
     run.problem.reset();
     run.book.reset();
   }
@@ -183,7 +242,7 @@ class DpSearch {
   }
 
   void take_result(MeshRun&& run) {
-    if (run.skipped) {
+    if (run.skipped && !run.promised) {
       stopped_ = true;
       bound_ = bound_ ? std::min(*bound_, run.bound) : run.bound;
       return;
@@ -197,11 +256,16 @@ class DpSearch {
       return;
     }
     const MemorySearchResult& found = run.found;
-    stopped_ = stopped_ || found.stopped;
+    stopped_ = stopped_ || found.stopped || run.skipped;
+    if (found.empty) {  // like a mesh that could not be prepared, it bounds nothing
+      if (!first_error_) first_error_ = no_plan_error(run);
+      return;
+    }
     if (!found.decision && found.min_memory) {
       if (!least_ || *found.min_memory < *least_->found.min_memory) least_ = std::move(run);
       return;  // proven: no plan on this mesh, it bounds nothing
     }
+    learn(run);
     bound_ = bound_ ? std::min(*bound_, found.lower_bound) : found.lower_bound;
     if (!found.decision) {
       all_proven_ = false;
@@ -215,6 +279,17 @@ class DpSearch {
     if (place == best_.begin()) prices_ = found.prices;
     best_.insert(place, std::move(run));
     if (best_.size() > options_.results) best_.pop_back();
+  }
+
+  Error no_plan_error(const MeshRun& run) const {
+    std::string shape;
+    for (const std::int64_t size : meshes_[run.mesh].shape)
+      shape += (shape.empty() ? "" : "x") + std::to_string(size);
+    return {ErrorCode::kConflict,
+            "",
+            "no plan on the mesh " + shape +
+                " keeps the constraints: what they leave of two "
+                "neighbouring operators does not go together"};
   }
 
   Result<DpOutcome> outcome() {
@@ -270,8 +345,15 @@ class DpSearch {
   const DpOptions& options_;
   const RestrictionsOf& restrictions_;
   std::vector<std::shared_ptr<const DataFlow>> flows_;  ///< of the jobs' graphs
-  std::vector<MeshRun> best_;                           ///< the results so far, the cheapest first
-  MemoryPrices prices_;                                 ///< of the bound of the best one
+  /// The least bound of a job's meshes and its prices.
+  struct JobState {
+    std::optional<MemoryPrices> prices;
+    double bound = kNothingOpen;
+  };
+  std::vector<JobState> job_states_;
+  std::optional<Seconds> promised_;  ///< the best of what was found and not yet taken
+  std::vector<MeshRun> best_;        ///< the results so far, the cheapest first
+  MemoryPrices prices_;              ///< of the bound of the best one
   bool stopped_ = false;
   DpProgress progress_;
   std::optional<double> open_bound_;  ///< on the meshes not taken yet; none: some have no bound

@@ -6,284 +6,371 @@
 #include <limits>
 
 #include "lib/check.h"
+#include "search/price_master.h"
 
 namespace meshplan {
 namespace {
 
-constexpr int kMostAttempts = 10;
-constexpr int kMostGrowths = 40;
-constexpr int kMostIntersections = 14;
-constexpr double kGrowth = 8;
-constexpr double kBelowIncumbent = 0.7;  ///< the price of another mesh's bound is near this one's
-constexpr double kGrowthFromIncumbent = 1.6;
+constexpr int kMostSolves = 40;
+constexpr int kRoughSolves = 10;
+constexpr int kAimSolves = 6;
+constexpr int kMostAims = 4;
+constexpr int kMostWeighings = 60;
+constexpr std::size_t kMostMoments = 12;  ///< with a price
+constexpr std::size_t kNewMoments = 2;    ///< at once
+constexpr int kSpacing = 48;      ///< of all moments: moments closer than this share a price
+constexpr double kRises = 0.005;  ///< ... unless one exceeds the other by this share of the limit
+constexpr double kFirstPrice = 0.01;  ///< of the whole limit, of the objective
+constexpr double kBoxWidth = 4;
+constexpr double kWidest = 1e6;
+constexpr double kEnough = 5e-5;    ///< relative gain of the bound that is not worth a solve
+constexpr double kGoodGap = 1e-3;   ///< a gap below this is not worked on further
+constexpr double kLeastAim = 2e-3;  ///< of the limit: how much lower an aim is than the last
+constexpr double kMostAim = 1e-2;
+constexpr double kCalm = 0.3;       ///< share of the best prices in the next ones
+constexpr double kNothing = 1e-12;  ///< excess, in limits, that is rounding
+constexpr double kWeightSteps = 256;
 constexpr int kWindow = 40;  ///< operators chosen anew around a cut: more than a decoder layer
-constexpr int kMostBalances = 60;
-constexpr int kMostRefinements = 24;
-constexpr double kGoodGap = 0.01;  ///< a gap below this is not worked on further
+constexpr int kMostJoins = 4;
 
-/// A bound on the priced sum as a bound on the seconds of a plan within the limit.
-double unpriced(double priced, const MemoryPrices& prices, Bytes limit) {
-  for (const auto& [moment, price] : prices.at) priced -= price * static_cast<double>(limit);
-  return priced;
+double paid(const MemoryPrices& prices, Bytes limit) {
+  double sum = 0;
+  for (const auto& [moment, price] : prices.at) sum += price * static_cast<double>(limit);
+  return sum;
 }
 
-struct Candidate {
-  Decision decision;
-  PlanProblem::Measured measured;
-  double bound = 0;  ///< on the priced sum of every plan
-};
-
-class MemorySearch {
- public:
-  MemorySearch(PlanProblem& problem,
-               Bytes limit,
-               const std::optional<Incumbent>& incumbent,
-               const std::function<bool()>& stop)
-      : problem_(problem), limit_(limit), incumbent_(incumbent), stop_(stop) {}
-
-  MemorySearchResult run() {
-    if (incumbent_) {
-      solve(incumbent_->prices);
-      if (infeasible_ || beaten()) return finish();
-    }
-    const Candidate cheapest = solve({});
-    if (infeasible_) return std::move(result_);
-    if (cheapest.measured.peak <= limit_) {
-      offer(cheapest);
-      return finish();
-    }
-    int moment = cheapest.measured.peak_moment;
-    Bytes target = limit_;
-    for (int attempt = 0; attempt < kMostAttempts && !stopped(); ++attempt) {
-      const std::optional<Candidate> below = squeeze(cheapest, moment, target);
-      if (!below || beaten()) break;
-      if (below->measured.peak <= limit_) break;
-      if (below->measured.peak_moment != moment && attempt < kMostAttempts / 2) {
-        moment = below->measured.peak_moment;
-      } else {
-        target -= below->measured.peak - limit_;
-      }
-    }
-    if (!result_.decision && !result_.min_memory && !beaten()) balance(cheapest);
-    if (result_.decision) refine(cheapest);
-    return finish();
-  }
-
- private:
-  bool stopped() {
-    result_.stopped = result_.stopped || (stop_ && stop_());
-    return result_.stopped;
-  }
-
-  Candidate solve(const MemoryPrices& prices) {
-    Candidate candidate;
-    const PlanProblem::Solution solution = problem_.solve(prices);
-    if (!solution.feasible) {
-      infeasible_ = true;
-      return candidate;
-    }
-    candidate.bound = solution.lower_bound;
-    const double bound = unpriced(solution.lower_bound, prices, limit_);
-    if (!prices.memory_only && bound > result_.lower_bound) {
-      result_.lower_bound = bound;
-      result_.prices = prices;
-    }
-    candidate.decision = {solution.choice, prices, prices};
-    candidate.measured = problem_.measure(candidate.decision);
-    return candidate;
-  }
-
-  /// Nothing better than the incumbent is to be had.
-  bool beaten() const { return incumbent_ && result_.lower_bound >= incumbent_->objective.value; }
-
-  void offer(const Candidate& candidate) {
-    if (candidate.measured.peak > limit_) return;
-    if (result_.decision && result_.objective <= candidate.measured.objective) return;
-    result_.decision = candidate.decision;
-    result_.objective = candidate.measured.objective;
-  }
-
-  /// Finds the two plans on either side of `target` at one moment, joins them, and returns the one
-  /// below. nullopt: nothing gets below, or (with a lowered target) nothing more is to be had.
-  std::optional<Candidate> squeeze(const Candidate& cheapest, int moment, Bytes target) {
-    const auto at = static_cast<std::size_t>(moment);
-    if (cheapest.measured.profile[at] <= target) return cheapest;
-    const MemoryPrices bytes_only{{{moment, 1.0}}, true};
-    const Candidate least = solve(bytes_only);
-    if (least.measured.profile[at] > target) {
-      // sums of whole bytes are exact
-      const auto floor = static_cast<Bytes>(least.bound);
-      if (floor > limit_ && floor > result_.min_memory.value_or(0)) {
-        result_.min_memory = floor;
-        result_.tightest_moment = moment;
-      }
-      return std::nullopt;
-    }
-    offer(least);
-    Candidate above = cheapest;
-    double growth_factor = kGrowth;
-    double price =
-        0.01 * above.measured.objective.value / static_cast<double>(above.measured.profile[at]);
-    if (incumbent_ && incumbent_->prices.at.size() == 1) {
-      price = incumbent_->prices.at.begin()->second * kBelowIncumbent;
-      growth_factor = kGrowthFromIncumbent;
-    }
-    std::optional<Candidate> below;
-    double below_price = 0;
-    for (int growth = 0; growth < kMostGrowths && !below && !stopped();
-         ++growth, price *= growth_factor) {
-      Candidate next = solve({{{moment, price}}, false});
-      if (beaten()) return std::nullopt;
-      if (next.measured.profile[at] <= target) {
-        below_price = price;
-        below = std::move(next);
-      } else {
-        above = std::move(next);
-      }
-    }
-    if (!below) return least;
-    for (int i = 0; i < kMostIntersections && !stopped(); ++i) {
-      const double bytes =
-          static_cast<double>(above.measured.profile[at] - below->measured.profile[at]);
-      const double crossing = (below->measured.objective - above.measured.objective).value / bytes;
-      if (!(crossing > 0)) break;
-      Candidate next = solve({{{moment, crossing}}, false});
-      if (beaten()) return std::nullopt;
-      const double line = above.measured.objective.value +
-                          crossing * static_cast<double>(above.measured.profile[at]);
-      const double priced =
-          next.measured.objective.value + crossing * static_cast<double>(next.measured.profile[at]);
-      below_price = crossing;
-      if (priced >= line * (1 - 1e-12)) break;  // nothing lies below the line between the two
-      if (next.measured.profile[at] <= target) {
-        below = std::move(next);
-      } else {
-        above = std::move(next);
-      }
-    }
-    offer(*below);
-    join(above, *below, {{{moment, below_price}}, false});
-    join(*below, above, {{{moment, below_price}}, false});
-    return below;
-  }
-
-  /// Operators before the cut as in `first`, from it as in `second`; the best cut by bisection.
-  /// One of the two is within the limit.
-  void join(const Candidate& first, const Candidate& second, const MemoryPrices& prices) {
-    const bool first_is_heavy = first.measured.peak > second.measured.peak;
-    const int operators = static_cast<int>(problem_.book().graph().operators.size());
-    int low = 0;           // fits (heavy part empty)
-    int high = operators;  // does not fit
-    if (!first_is_heavy) std::swap(low, high);
-    while (std::abs(high - low) > 1 && !stopped()) {
-      const int cut = (low + high) / 2;
-      const std::optional<Candidate> joined = join_at(first, second, cut, prices);
-      if (joined && joined->measured.peak <= limit_) {
-        offer(*joined);
-        low = cut;
-      } else {
-        high = cut;
-      }
-    }
-  }
-
-  std::optional<Candidate> join_at(const Candidate& first,
-                                   const Candidate& second,
-                                   int cut,
-                                   const MemoryPrices& prices) {
-    Choice fixed(problem_.variables());
-    std::vector<char> free(problem_.variables(), 0);
-    for (std::size_t v = 0; v < fixed.size(); ++v) {
-      const int moment = problem_.moment_of(v);
-      fixed[v] = moment < cut ? first.decision.choice[v] : second.decision.choice[v];
-      free[v] = moment >= cut - kWindow / 2 && moment < cut + kWindow / 2 ? 1 : 0;
-    }
-    const PlanProblem::Solution solution = problem_.solve(prices, &fixed, &free);
-    if (!solution.feasible) return std::nullopt;
-    Candidate joined;
-    joined.decision = {solution.choice, first.decision.prices, second.decision.late, cut};
-    joined.measured = problem_.measure(joined.decision);
-    return joined;
-  }
-
-  /// Looks for any plan within the limit where the least bytes at one moment are too many at
-  /// another. Moments that are exceeded count ever more (fictitious play); whatever they count, no
-  /// plan's peak is below the least weighted bytes over the sum of the weights.
-  void balance(const Candidate& cheapest) {
-    MemoryPrices weights;
-    weights.memory_only = true;
-    int moment = cheapest.measured.peak_moment;
-    for (int round = 1; round <= kMostBalances && !stopped(); ++round) {
-      weights.at[moment] += 1;
-      const Candidate next = solve(weights);
-      const auto floor = static_cast<Bytes>(std::ceil(next.bound / round * (1 - 1e-12)));
-      if (floor > limit_) {
-        result_.min_memory = floor;
-        result_.tightest_moment = moment;
-        return;
-      }
-      offer(next);
-      if (result_.decision) return;
-      moment = next.measured.peak_moment;
-    }
-  }
-
-  /// Prices at several moments at once, raised where the limit is exceeded and lowered where there
-  /// is room: better bounds and better plans where several moments are tight.
-  void refine(const Candidate& cheapest) {
-    MemoryPrices prices;
-    const double first = 0.1 * cheapest.measured.objective.value /
-                         static_cast<double>(std::max<Bytes>(cheapest.measured.peak, 1));
-    int moment = cheapest.measured.peak_moment;
-    for (int round = 0; round < kMostRefinements && !stopped(); ++round) {
-      if (result_.objective.value <= result_.lower_bound * (1 + kGoodGap)) return;
-      const int calmer = round / 4;  // smaller steps every fourth round
-      const double step = 1 + 3.0 / (1 + calmer);
-      for (auto& [at, price] : prices.at) {
-        if (at != moment) price /= std::sqrt(step);
-      }
-      if (moment >= 0) {
-        double& price = prices.at[moment];
-        price = price == 0 ? first : price * step;
-      }
-      const Candidate next = solve(prices);
-      offer(next);
-      moment = next.measured.peak > limit_ ? next.measured.peak_moment : -1;
-    }
-  }
-
-  MemorySearchResult finish() {
-    if (result_.decision) {
-      result_.min_memory.reset();
-      // bounds are rounded down, sums are exact: equality is a proof
-      const double objective = result_.objective.value;
-      result_.lower_bound = std::min(result_.lower_bound, objective);
-      result_.proven_optimal = result_.lower_bound >= objective;
-    }
-    return std::move(result_);
-  }
-
-  PlanProblem& problem_;
-  Bytes limit_;
-  const std::optional<Incumbent>& incumbent_;
-  const std::function<bool()>& stop_;
-  bool infeasible_ = false;
-  MemorySearchResult result_;
-};
+/// A bound on the priced sum as a bound on the seconds of a plan within the limit; rounded down.
+double unpriced(double priced, const MemoryPrices& prices, Bytes limit) {
+  if (prices.at.empty()) return priced;
+  const double away = paid(prices, limit);
+  const double rounding = static_cast<double>(prices.at.size() + 2) *
+                          std::numeric_limits<double>::epsilon() * (std::abs(priced) + away);
+  return priced - away - rounding;
+}
 
 }  // namespace
 
-MemorySearchResult memory_search(PlanProblem& problem,
-                                 Bytes limit,
-                                 const std::optional<Incumbent>& incumbent,
-                                 const std::function<bool()>& stop) {
-  return MemorySearch(problem, limit, incumbent, stop).run();
+MemorySearch::MemorySearch(PlanProblem& problem, Bytes limit)
+    : problem_(problem), limit_(limit), unit_(static_cast<double>(std::max<Bytes>(limit, 1))) {}
+
+double MemorySearch::bound(const MemoryPrices& prices) {
+  solve(prices);
+  problem_.forget_tables();
+  return result_.empty ? std::numeric_limits<double>::infinity() : result_.lower_bound;
 }
 
-double bound_at(PlanProblem& problem, const MemoryPrices& prices, Bytes limit) {
-  const PlanProblem::Solution solution = problem.solve(prices);
-  if (!solution.feasible) return std::numeric_limits<double>::infinity();
-  return unpriced(solution.lower_bound, prices, limit);
+MemorySearchResult MemorySearch::run(const std::optional<Incumbent>& incumbent,
+                                     const std::function<bool()>& stop,
+                                     SearchEffort effort) {
+  incumbent_ = incumbent;
+  stop_ = stop;
+  const MemoryPrices first = incumbent ? incumbent->prices : MemoryPrices{};
+  if (!tried(first)) solve(first);
+  if (result_.empty || beaten()) return finish();
+  if (!result_.decision) find_mixture();
+  if (result_.min_memory || beaten()) return finish();
+  const bool rough = effort == SearchEffort::kRough;
+  climb(limit_, rough ? kRoughSolves : kMostSolves);
+  if (beaten() || good_enough()) return finish();
+  std::vector<std::size_t> with = parts();
+  if (result_.decision) join_all(with);
+  if (rough ? result_.decision.has_value() : good_enough()) return finish();
+  aim_lower();
+  const std::vector<std::size_t> more = parts();
+  with.insert(with.end(), more.begin(), more.end());
+  if (!beaten()) join_all(std::move(with));
+  return finish();
+}
+
+bool MemorySearch::stopped() {
+  result_.stopped = result_.stopped || (stop_ && stop_());
+  return result_.stopped;
+}
+
+bool MemorySearch::tried(const MemoryPrices& prices) const {
+  return std::any_of(
+      tried_.begin(), tried_.end(), [&](const Tried& one) { return one.prices == prices; });
+}
+
+bool MemorySearch::good_enough() const {
+  return result_.decision && result_.objective.value <= result_.lower_bound * (1 + kGoodGap);
+}
+
+/// The best plan at these prices is a new candidate.
+void MemorySearch::solve(const MemoryPrices& prices) {
+  PlanProblem::Solution solution = problem_.solve(prices);
+  if (!solution.feasible) {
+    result_.empty = true;
+    return;
+  }
+  if (!prices.memory_only) {
+    const double bound = unpriced(solution.lower_bound, prices, limit_);
+    if (bound > result_.lower_bound || tried_.empty()) {
+      result_.lower_bound = std::max(bound, 0.0);
+      result_.prices = prices;
+    }
+  }
+  tried_.push_back({prices, solution.lower_bound});
+  Candidate candidate{problem_.decide(std::move(solution.choice), prices), {}};
+  candidate.measured = problem_.measure(candidate.decision);
+  offer(candidate);
+  candidates_.push_back(std::move(candidate));
+}
+
+/// Nothing better than the incumbent is to be had.
+bool MemorySearch::beaten() const {
+  return incumbent_ && result_.lower_bound >= incumbent_->objective.value;
+}
+
+bool MemorySearch::offer(const Candidate& candidate) {
+  if (candidate.measured.peak > limit_) return false;
+  if (!result_.decision || candidate.measured.objective < result_.objective) {
+    result_.decision = candidate.decision;
+    result_.objective = candidate.measured.objective;
+  }
+  return true;
+}
+
+/// The best prices in a box, per moment of moments_, by the candidates so far. Moments at which
+/// the mixture of candidates exceeds the aim are added.
+PriceMaster::Answer MemorySearch::best_prices(bool memory_only,
+                                              Bytes aim,
+                                              double width,
+                                              const std::vector<double>& center) {
+  for (std::size_t known = moments_.size();;) {
+    PriceMaster master;
+    for (const Candidate& candidate : candidates_) {
+      std::vector<double> excess;
+      for (const int moment : moments_) {
+        const Bytes bytes = candidate.measured.profile[static_cast<std::size_t>(moment)];
+        excess.push_back(static_cast<double>(bytes - aim) / unit_);
+      }
+      master.add_point(memory_only ? 0 : candidate.measured.objective.value, std::move(excess));
+    }
+    std::vector<double> least(moments_.size(), 0);
+    std::vector<double> most(moments_.size(), 1);
+    for (std::size_t t = 0; t < moments_.size() && !memory_only; ++t) {
+      const double here = t < center.size() ? center[t] : 0;
+      if (width < kWidest) least[t] = here / width;
+      most[t] = here > 0 ? here * width
+                         : kFirstPrice * candidates_.front().measured.objective.value * width;
+    }
+    PriceMaster::Answer answer = master.solve(least, most);
+    const int moment = tightest(answer.shares, aim);
+    if (moment < 0 || moments_.size() >= kMostMoments) return answer;
+    if (!memory_only && moments_.size() >= known + kNewMoments) return answer;
+    moments_.push_back(moment);
+  }
+}
+
+/// The moment at which a mixture of the candidates exceeds the aim most, of those that no moment in
+/// moments_ stands for; -1: none.
+int MemorySearch::tightest(const std::vector<double>& shares, Bytes aim) const {
+  std::vector<double> mixed(candidates_.front().measured.profile.size(), 0);
+  for (std::size_t k = 0; k < shares.size(); ++k) {
+    if (shares[k] == 0) continue;
+    const std::vector<Bytes>& profile = candidates_[k].measured.profile;
+    for (std::size_t m = 0; m < mixed.size(); ++m)
+      mixed[m] += shares[k] * static_cast<double>(profile[m]);
+  }
+  // what moments_ stand for counts from where it rises above them
+  std::vector<double> least(mixed.size(), static_cast<double>(aim) * (1 + 1e-9));
+  const int spacing = static_cast<int>(mixed.size()) / kSpacing;
+  for (const int known : moments_) {
+    const int begin = std::max(known - spacing, 0);
+    const int end = std::min(known + spacing + 1, static_cast<int>(mixed.size()));
+    const double here = mixed[static_cast<std::size_t>(known)];
+    for (int m = begin; m < end; ++m) {
+      double& from = least[static_cast<std::size_t>(m)];
+      from = std::max(from, m == known ? 2 * here : here + kRises * unit_);
+    }
+  }
+  int most = -1;
+  for (int m = 0; m < static_cast<int>(mixed.size()); ++m) {
+    const double here = mixed[static_cast<std::size_t>(m)];
+    if (here > least[static_cast<std::size_t>(m)] &&
+        (most < 0 || here > mixed[static_cast<std::size_t>(most)]))
+      most = m;
+  }
+  return most;
+}
+
+/// Finds candidates a mixture of which is within the limit at every moment, or proves that there
+/// is no plan: whatever moments are weighed how, no plan's peak is below the least weighted
+/// bytes over the sum of the weights.
+void MemorySearch::find_mixture() {
+  for (int round = 0; round < kMostWeighings && !stopped(); ++round) {
+    const PriceMaster::Answer answer = best_prices(true, limit_, 1, {});
+    if (answer.value <= kNothing) return;
+    MemoryPrices weights;
+    weights.memory_only = true;
+    double sum = 0;
+    int heaviest = moments_.front();
+    double most = 0;
+    for (std::size_t t = 0; t < moments_.size(); ++t) {
+      const double weight = std::round(answer.prices[t] * kWeightSteps);
+      if (weight == 0) continue;
+      weights.at[moments_[t]] = weight;
+      sum += weight;
+      if (weight > most) heaviest = moments_[t];
+      most = std::max(most, weight);
+    }
+    if (sum == 0 || tried(weights)) return;
+    solve(weights);
+    const auto floor = static_cast<Bytes>(std::ceil(tried_.back().lower_bound / sum * (1 - 1e-15)));
+    if (floor > limit_ && floor > result_.min_memory.value_or(0)) {
+      result_.min_memory = floor;
+      result_.tightest_moment = heaviest;
+      return;
+    }
+    if (result_.decision) return;
+  }
+}
+
+/// Prices at all moments that matter, by cutting planes, as if the limit were `aim`: the highest
+/// bound there is, or (below the limit) plans that come out lighter.
+void MemorySearch::climb(Bytes aim, int most_solves) {
+  moments_.clear();
+  double width = kBoxWidth;
+  std::vector<double> last;
+  double before = 0;
+  for (int solves = 0; solves < most_solves && !stopped() && !beaten();) {
+    const Tried* best = nullptr;
+    double bound = 0;
+    for (const Tried& one : tried_) {
+      if (one.prices.memory_only) continue;
+      const double here = one.lower_bound - paid(one.prices, aim);
+      if (best != nullptr && here <= bound) continue;
+      best = &one;
+      bound = here;
+    }
+    if (best == nullptr || bound > before) width = kBoxWidth;
+    before = bound;
+    std::vector<double> center;
+    for (const auto& [moment, price] : best->prices.at) {
+      if (std::find(moments_.begin(), moments_.end(), moment) == moments_.end())
+        moments_.push_back(moment);
+    }
+    for (const int moment : moments_) {
+      const auto known = best->prices.at.find(moment);
+      center.push_back(known == best->prices.at.end() ? 0 : known->second * unit_);
+    }
+    mixture_ = best_prices(false, aim, width, center);
+    center.resize(moments_.size(), 0);
+    if (mixture_.value <= bound + kEnough * std::abs(mixture_.value)) {
+      if (!mixture_.at_edge || width > kWidest) return;
+      width *= kBoxWidth;
+      continue;
+    }
+    const bool again = mixture_.prices == last;
+    last = mixture_.prices;
+    MemoryPrices next;
+    for (std::size_t t = 0; t < moments_.size(); ++t) {
+      double price = mixture_.prices[t];
+      if (!again && moments_.size() > 1) price += kCalm * (center[t] - price);
+      if (price > 0) next.at[moments_[t]] = price / unit_;
+    }
+    if (tried(next)) return;
+    solve(next);
+    ++solves;
+    if (aim < limit_ && good_enough()) return;
+  }
+}
+
+/// The members of the mixture are a little too heavy, each at another moment: aims lower, until
+/// some fit.
+void MemorySearch::aim_lower() {
+  Bytes aim = limit_;
+  for (int attempt = 0; attempt < kMostAims && !stopped() && !beaten(); ++attempt) {
+    Bytes least = std::numeric_limits<Bytes>::max();
+    for (const std::size_t k : parts()) least = std::min(least, candidates_[k].measured.peak);
+    const auto step = [&](double share) { return static_cast<Bytes>(share * unit_); };
+    aim -= std::clamp(least - limit_, step(kLeastAim), step(kMostAim));
+    if (aim <= 0) return;
+    climb(aim, kAimSolves);
+    for (const std::size_t k : parts()) {
+      if (candidates_[k].measured.peak <= limit_) return;
+    }
+  }
+}
+
+/// What the mixture is made of.
+std::vector<std::size_t> MemorySearch::parts() const {
+  std::vector<std::size_t> made;
+  for (std::size_t k = 0; k < mixture_.shares.size(); ++k) {
+    if (mixture_.shares[k] > 1e-9) made.push_back(k);
+  }
+  return made;
+}
+
+/// Joins the best plan with these candidates.
+void MemorySearch::join_all(std::vector<std::size_t> with) {
+  std::sort(with.begin(), with.end());
+  with.erase(std::unique(with.begin(), with.end()), with.end());
+  for (int round = 0; round < kMostJoins && result_.decision; ++round) {
+    const Seconds before = result_.objective;
+    for (const std::size_t k : with) {
+      for (const bool heavy_first : {true, false}) {
+        if (good_enough()) return;
+        const Candidate best{*result_.decision, problem_.measure(*result_.decision)};
+        if (candidates_[k].measured.objective >= best.measured.objective) break;
+        join(candidates_[k], best, heavy_first);
+      }
+    }
+    if (result_.objective >= before) return;
+  }
+}
+
+/// Operators on one side of a cut as in `heavy`, on the other as in `light`, which fits; the best
+/// cut by bisection.
+void MemorySearch::join(const Candidate& heavy, const Candidate& light, bool heavy_first) {
+  const int operators = static_cast<int>(problem_.book().graph().operators.size());
+  int low = heavy_first ? 0 : operators;   // fits (heavy part empty)
+  int high = heavy_first ? operators : 0;  // does not fit
+  while (std::abs(high - low) > 1 && !stopped()) {
+    const int cut = (low + high) / 2;
+    const std::optional<Candidate> joined =
+        heavy_first ? join_at(heavy, light, cut) : join_at(light, heavy, cut);
+    if (joined && offer(*joined)) {
+      low = cut;
+    } else {
+      high = cut;
+    }
+  }
+}
+
+std::optional<MemorySearch::Candidate> MemorySearch::join_at(const Candidate& first,
+                                                             const Candidate& second,
+                                                             int cut) {
+  const Decision sides = problem_.spliced(first.decision, second.decision, cut);
+  std::vector<char> free(problem_.variables(), 0);
+  for (std::size_t v = 0; v < free.size(); ++v) {
+    const int moment = problem_.moment_of(v);
+    free[v] = moment >= cut - kWindow / 2 && moment < cut + kWindow / 2 ? 1 : 0;
+  }
+  PlanProblem::Solution solution = problem_.solve(result_.prices, &sides.choice, &free);
+  if (!solution.feasible) return std::nullopt;
+  Candidate joined;
+  joined.decision = problem_.decide(std::move(solution.choice), result_.prices, &sides, &free);
+  joined.measured = problem_.measure(joined.decision);
+  return joined;
+}
+
+MemorySearchResult MemorySearch::finish() {
+  problem_.forget_tables();
+  MemorySearchResult result = result_;
+  if (result.decision) {
+    result.min_memory.reset();
+    // bounds are rounded down, sums are exact: equality is a proof
+    const double objective = result.objective.value;
+    result.lower_bound = std::min(result.lower_bound, objective);
+    result.proven_optimal = result.lower_bound >= objective;
+  }
+  return result;
+}
+
+MemorySearchResult memory_search(PlanProblem& problem, Bytes limit) {
+  return MemorySearch(problem, limit).run();
 }
 
 }  // namespace meshplan

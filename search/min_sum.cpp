@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 #include <queue>
+#include <set>
 #include <utility>
 
 #include "lib/check.h"
@@ -65,8 +66,15 @@ void min_plus_product(const std::vector<double>& costs,
 TableNumber MinSum::add_table(CostTable table) {
   MESHPLAN_CHECK(table.costs.size() ==
                  static_cast<std::size_t>(table.rows) * static_cast<std::size_t>(table.columns));
-  tables_.push_back(std::make_unique<CostTable>(std::move(table)));
+  entries_ += table.costs.size();
+  ++computed_;
+  tables_.push_back({std::move(table)});
   return static_cast<TableNumber>(tables_.size()) - 1;
+}
+
+void MinSum::clear() {
+  unary_.clear();
+  edges_.clear();
 }
 
 int MinSum::add_variable(TableNumber unary) {
@@ -80,104 +88,183 @@ void MinSum::add_edge(int a, int b, TableNumber number) {
   edges_.push_back({a, b, number});
 }
 
-std::pair<TableNumber, bool> MinSum::memo(std::span<const std::uint64_t> key) {
-  const auto [number, added] = operations_.number(key);
-  if (added) results_.push_back(static_cast<TableNumber>(tables_.size()));
-  return {results_[static_cast<std::size_t>(number)], added};
-}
-
-std::pair<TableNumber, bool> MinSum::memo(int operation,
-                                          TableNumber a,
-                                          TableNumber b,
-                                          TableNumber c) {
+TableNumber MinSum::made(Operation operation, TableNumber a, TableNumber b, TableNumber c) {
   const auto word = [](int high, int low) {
     return std::uint64_t{static_cast<std::uint32_t>(high)} << 32U | static_cast<std::uint32_t>(low);
   };
-  return memo(std::array<std::uint64_t, 2>{word(operation, a), word(b, c)});
-}
-
-TableNumber MinSum::memo_transpose(TableNumber number) {
-  const auto [known, added] = memo(0, number, 0, 0);
-  if (!added) return known;
-  const CostTable& from = table(number);
-  CostTable result{from.columns, from.rows, std::vector<double>(from.costs.size())};
-  const auto rows = static_cast<std::size_t>(from.rows);
-  const auto columns = static_cast<std::size_t>(from.columns);
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t c = 0; c < columns; ++c)
-      result.costs[c * rows + r] = from.costs[r * columns + c];
-  }
-  const TableNumber made = add_table(std::move(result));
-  if (memo(0, made, 0, 0).second) results_.back() = number;
-  return made;
-}
-
-TableNumber MinSum::memo_add(TableNumber a, TableNumber b) {
-  if (a > b) std::swap(a, b);
-  const auto [known, added] = memo(1, a, b, 0);
-  if (!added) return known;
-  CostTable result = table(a);
-  const std::vector<double>& other = table(b).costs;
-  for (std::size_t i = 0; i < other.size(); ++i) result.costs[i] += other[i];
-  return add_table(std::move(result));
-}
-
-/// min over v of unary[v] + edge[v][u], a table over u.
-TableNumber MinSum::memo_fold(TableNumber unary, TableNumber edge) {
-  const auto [known, added] = memo(2, unary, edge, 0);
-  if (!added) return known;
-  const CostTable& costs = table(unary);
-  const CostTable& pair = table(edge);
-  const auto width = static_cast<std::size_t>(pair.columns);
-  CostTable result{pair.columns, 1, std::vector<double>(width, kForbidden)};
-  for (std::size_t v = 0; v < costs.costs.size(); ++v) {
-    const double base = costs.costs[v];
-    if (base == kForbidden) continue;
-    const double* row = pair.costs.data() + v * width;
-    for (std::size_t u = 0; u < width; ++u)
-      result.costs[u] = std::min(result.costs[u], base + row[u]);
-  }
-  return add_table(std::move(result));
-}
-
-/// min over v of unary[v] + left[v][u] + right[v][w], a table over (u, w).
-TableNumber MinSum::memo_join(TableNumber unary, TableNumber left, TableNumber right) {
-  const auto [known, added] = memo(3, unary, left, right);
-  if (!added) return known;
-  const CostTable& costs = table(unary);
-  const CostTable& a = table(left);
-  const CostTable& b = table(right);
-  CostTable result{
-      a.columns,
-      b.columns,
-      std::vector<double>(static_cast<std::size_t>(a.columns) * static_cast<std::size_t>(b.columns),
-                          kForbidden)};
-  min_plus_product(costs.costs,
-                   a.costs.data(),
-                   b.costs.data(),
-                   static_cast<std::size_t>(a.columns),
-                   static_cast<std::size_t>(b.columns),
-                   result.costs.data());
-  return add_table(std::move(result));
-}
-
-/// The rows of these values (numbers of values_), and the columns of those; -1: all.
-TableNumber MinSum::memo_restrict(TableNumber number, int rows, int columns) {
-  const auto [known, added] = memo(4, number, rows, columns);
-  if (!added) return known;
-  const CostTable& from = table(number);
-  const std::span<const std::uint64_t> of_rows = values_.words(rows);
-  CostTable result{static_cast<int>(of_rows.size()), from.columns, {}};
-  for (const std::uint64_t row : of_rows) {
-    const double* costs = from.costs.data() + row * static_cast<std::size_t>(from.columns);
-    if (columns < 0) {
-      result.costs.insert(result.costs.end(), costs, costs + from.columns);
-      continue;
+  const auto [known, is_new] = operations_.number(
+      std::array<std::uint64_t, 2>{word(static_cast<int>(operation), a), word(b, c)});
+  if (!is_new) return results_[static_cast<std::size_t>(known)];
+  Entry entry;
+  entry.operation = operation;
+  entry.a = a;
+  entry.b = b;
+  entry.c = c;
+  const auto count = [&](int values) { return static_cast<int>(values_.words(values).size()); };
+  switch (operation) {
+    case Operation::kGiven:
+      break;
+    case Operation::kTranspose:
+      entry.table = {table(a).columns, table(a).rows, {}};
+      break;
+    case Operation::kAdd:
+      entry.table = {table(a).rows, table(a).columns, {}};
+      break;
+    case Operation::kFold:
+      entry.table = {table(b).columns, 1, {}};
+      break;
+    case Operation::kJoin:
+      entry.table = {table(b).columns, table(c).columns, {}};
+      break;
+    case Operation::kRestrict:
+      entry.table = {count(b), c < 0 ? table(a).columns : count(c), {}};
+      break;
+    case Operation::kMinimum: {
+      const std::vector<int>& sizes = minima_[static_cast<std::size_t>(a)].sizes;
+      entry.table = {1, 1, {}};
+      if (sizes.size() == 2) entry.table.columns = sizes[1];
+      for (std::size_t s = 0; s < sizes.size(); ++s) {
+        if (s == 0 || sizes.size() != 2) entry.table.rows *= sizes[s];
+      }
+      break;
     }
-    for (const std::uint64_t column : values_.words(columns)) result.costs.push_back(costs[column]);
   }
-  if (columns >= 0) result.columns = static_cast<int>(values_.words(columns).size());
-  return add_table(std::move(result));
+  tables_.push_back(std::move(entry));
+  results_.push_back(static_cast<TableNumber>(tables_.size()) - 1);
+  return results_.back();
+}
+
+TableNumber MinSum::transposed(TableNumber number) {
+  const Entry& entry = tables_[static_cast<std::size_t>(number)];
+  if (entry.operation == Operation::kTranspose) return entry.a;
+  return made(Operation::kTranspose, number, -1, -1);
+}
+
+TableNumber MinSum::added(TableNumber a, TableNumber b) {
+  return made(Operation::kAdd, std::min(a, b), std::max(a, b), -1);
+}
+
+TableNumber MinSum::restricted(TableNumber number, int rows, int columns) {
+  return made(Operation::kRestrict, number, rows, columns);
+}
+
+template <class Visit>
+void MinSum::visit_operands(const Entry& entry, const Visit& visit) const {
+  switch (entry.operation) {
+    case Operation::kGiven:
+      return;
+    case Operation::kTranspose:
+    case Operation::kRestrict:
+      visit(entry.a);
+      return;
+    case Operation::kAdd:
+    case Operation::kFold:
+      visit(entry.a);
+      visit(entry.b);
+      return;
+    case Operation::kJoin:
+      visit(entry.a);
+      visit(entry.b);
+      visit(entry.c);
+      return;
+    case Operation::kMinimum: {
+      const Minimum& minimum = minima_[static_cast<std::size_t>(entry.a)];
+      if (minimum.unary >= 0) visit(minimum.unary);
+      for (const TableNumber member : minimum.members) visit(member);
+      return;
+    }
+  }
+}
+
+void MinSum::compute(std::vector<TableNumber> wanted) {
+  std::vector<TableNumber> missing;
+  std::vector<char> seen(tables_.size(), 0);
+  const auto want = [&](TableNumber number) {
+    const auto at = static_cast<std::size_t>(number);
+    if (seen[at] != 0 || !tables_[at].table.costs.empty()) return;
+    seen[at] = 1;
+    missing.push_back(number);
+  };
+  for (const TableNumber number : wanted) want(number);
+  for (std::size_t i = 0; i < missing.size(); ++i)
+    visit_operands(tables_[static_cast<std::size_t>(missing[i])], want);
+  std::sort(missing.begin(), missing.end());
+  for (const TableNumber number : missing) compute_one(tables_[static_cast<std::size_t>(number)]);
+}
+
+void MinSum::compute_one(Entry& entry) {
+  CostTable& result = entry.table;
+  result.costs.assign(
+      static_cast<std::size_t>(result.rows) * static_cast<std::size_t>(result.columns), kForbidden);
+  entries_ += result.costs.size();
+  ++computed_;
+  switch (entry.operation) {
+    case Operation::kGiven:
+      break;
+    case Operation::kTranspose: {
+      const CostTable& from = table(entry.a);
+      const auto rows = static_cast<std::size_t>(from.rows);
+      const auto columns = static_cast<std::size_t>(from.columns);
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t c = 0; c < columns; ++c)
+          result.costs[c * rows + r] = from.costs[r * columns + c];
+      }
+      break;
+    }
+    case Operation::kAdd: {
+      const std::vector<double>& one = table(entry.a).costs;
+      const std::vector<double>& other = table(entry.b).costs;
+      for (std::size_t i = 0; i < other.size(); ++i) result.costs[i] = one[i] + other[i];
+      break;
+    }
+    case Operation::kFold: {
+      const CostTable& costs = table(entry.a);
+      const CostTable& pair = table(entry.b);
+      const auto width = static_cast<std::size_t>(pair.columns);
+      for (std::size_t v = 0; v < costs.costs.size(); ++v) {
+        const double base = costs.costs[v];
+        if (base == kForbidden) continue;
+        const double* row = pair.costs.data() + v * width;
+        for (std::size_t u = 0; u < width; ++u)
+          result.costs[u] = std::min(result.costs[u], base + row[u]);
+      }
+      break;
+    }
+    case Operation::kJoin:
+      min_plus_product(table(entry.a).costs,
+                       table(entry.b).costs.data(),
+                       table(entry.c).costs.data(),
+                       static_cast<std::size_t>(result.rows),
+                       static_cast<std::size_t>(result.columns),
+                       result.costs.data());
+      break;
+    case Operation::kRestrict: {
+      const CostTable& from = table(entry.a);
+      auto to = result.costs.begin();
+      for (const std::uint64_t row : values_.words(entry.b)) {
+        const double* costs = from.costs.data() + row * static_cast<std::size_t>(from.columns);
+        if (entry.c < 0) {
+          to = std::copy(costs, costs + from.columns, to);
+          continue;
+        }
+        for (const std::uint64_t column : values_.words(entry.c)) *to++ = costs[column];
+      }
+      break;
+    }
+    case Operation::kMinimum: {
+      const Minimum& minimum = minima_[static_cast<std::size_t>(entry.a)];
+      const std::size_t scope = minimum.sizes.size();
+      std::vector<EliminationMember> members;
+      for (std::size_t m = 0; m < minimum.members.size(); ++m) {
+        const std::size_t* strides = minimum.strides.data() + m * (scope + 1);
+        members.push_back({table(minimum.members[m]).costs.data(), strides[scope], strides});
+      }
+      const std::vector<double> nothing(minimum.values, 0);
+      const std::vector<double>& own = minimum.unary >= 0 ? table(minimum.unary).costs : nothing;
+      eliminate_variable(own.data(), own.size(), minimum.sizes, members, result.costs.data());
+      break;
+    }
+  }
 }
 
 /// Neighbours, ascending, each with the table that has the own values as rows.
@@ -207,14 +294,15 @@ class MinSum::Elimination {
     if (reduced) reduce();
   }
 
-  MinSumSolution run() {
-    using Entry = std::pair<Rank, int>;
-    std::vector<Rank> ranks(unary_.size());  // the entry that counts
-    std::vector<Entry> all;
+  /// Lays out all steps; their tables are not computed yet.
+  void lay_out() {
+    using Turn = std::pair<Rank, int>;
+    std::vector<Rank> ranks(unary_.size());  // the one that counts
+    std::vector<Turn> all;
     all.reserve(2 * unary_.size());
     for (int v = 0; v < static_cast<int>(unary_.size()); ++v)
       all.emplace_back(ranks[static_cast<std::size_t>(v)] = rank(v), v);
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue({}, std::move(all));
+    std::priority_queue<Turn, std::vector<Turn>, std::greater<>> queue({}, std::move(all));
     auto enqueue = [&](int v) {
       const Rank now = rank(v);
       Rank& known = ranks[static_cast<std::size_t>(v)];
@@ -230,13 +318,32 @@ class MinSum::Elimination {
       const std::vector<int> around = scope_around(v);
       if (steps_ != nullptr) steps_->push_back({v, around});
       eliminate(v);
-      if (bound_ == kForbidden) return {};
       for (const int u : around) {
         int& depth = depth_[static_cast<std::size_t>(u)];
         depth = std::max(depth, depth_[static_cast<std::size_t>(v)] + 1);
         enqueue(u);
       }
     }
+  }
+
+  bool exact() const { return exact_; }
+  /// Entries that eliminations over several neighbours will visit.
+  double work() const { return kBudgets * static_cast<double>(problem_.budget_) - left_; }
+
+  /// Computes the tables and reads off the values.
+  MinSumSolution run() {
+    std::vector<TableNumber> wanted = constants_;
+    for (const Record& record : records_) {
+      wanted.push_back(record.unary);
+      for (const auto& [u, table] : record.pairs) wanted.push_back(table);
+      for (const Factor& factor : record.factors) wanted.push_back(factor.table);
+    }
+    problem_.compute(std::move(wanted));
+    for (const TableNumber constant : constants_) {
+      const std::vector<double>& costs = problem_.table(constant).costs;
+      bound_ += *std::min_element(costs.begin(), costs.end());
+    }
+    if (bound_ == kForbidden) return {};
     return read_off();
   }
 
@@ -273,9 +380,9 @@ class MinSum::Elimination {
     }
     if (!dropped) return;
     for (std::size_t v = 0; v < unary_.size(); ++v) {
-      unary_[v] = problem_.memo_restrict(unary_[v], kept[v], -1);
+      unary_[v] = problem_.restricted(unary_[v], kept[v], -1);
       for (auto& [u, table] : neighbours_[v])
-        table = problem_.memo_restrict(table, kept[v], kept[static_cast<std::size_t>(u)]);
+        table = problem_.restricted(table, kept[v], kept[static_cast<std::size_t>(u)]);
       const std::span<const std::uint64_t> values = problem_.values_.words(kept[v]);
       if (static_cast<int>(values.size()) == domain_[v]) continue;
       original_[v].assign(values.begin(), values.end());
@@ -294,29 +401,21 @@ class MinSum::Elimination {
     for (const auto& [u, table] : neighbours_[v]) key.push_back(static_cast<std::uint64_t>(table));
     const auto [known, added] = problem_.reductions_.number(key);
     if (!added) return problem_.reduced_[static_cast<std::size_t>(known)];
+    std::vector<TableNumber> wanted = {unary_[v]};
+    for (const auto& [u, table] : neighbours_[v]) {
+      wanted.push_back(table);
+      wanted.push_back(problem_.transposed(table));
+    }
+    problem_.compute(std::move(wanted));
     const std::vector<double>& own = problem_.table(unary_[v]).costs;
     const std::size_t values = own.size();
     std::vector<const CostTable*> tables;
-    for (const auto& [u, table] : neighbours_[v]) tables.push_back(&problem_.table(table));
-    // where a value does best, another one must do as well to replace it: most fail there
-    std::vector<std::size_t> answers(values * tables.size());
-    for (std::size_t s = 0; s < values; ++s) {
-      for (std::size_t e = 0; e < tables.size(); ++e) {
-        const double* row = row_of(*tables[e], s);
-        answers[s * tables.size() + e] =
-            static_cast<std::size_t>(std::min_element(row, row + tables[e]->columns) - row);
-      }
+    std::vector<const CostTable*> columns;
+    for (const auto& [u, table] : neighbours_[v]) {
+      tables.push_back(&problem_.table(table));
+      columns.push_back(&problem_.table(problem_.transposed(table)));
     }
     const auto replaces = [&](std::size_t t, std::size_t s) {
-      double there = own[t];
-      double best = own[s];
-      for (std::size_t e = 0; e < tables.size(); ++e) {
-        const std::size_t w = answers[s * tables.size() + e];
-        there += row_of(*tables[e], t)[w];
-        best += row_of(*tables[e], s)[w];
-      }
-      if (best == kForbidden) return true;
-      if (there > best) return false;
       double sum = own[t] - own[s];
       for (const CostTable* table : tables) {
         const double* kept = row_of(*table, t);
@@ -331,9 +430,20 @@ class MinSum::Elimination {
       return sum <= 0;
     };
     std::vector<char> gone(values, 0);
+    std::vector<double> there;
     for (std::size_t s = values; s-- > 0;) {  // of equal values the first stays
+      // where a value does best, another one must do as well to replace it: most fail there
+      there = own;
+      for (std::size_t e = 0; e < tables.size(); ++e) {
+        const double* row = row_of(*tables[e], s);
+        const double* column =
+            row_of(*columns[e],
+                   static_cast<std::size_t>(std::min_element(row, row + tables[e]->columns) - row));
+        for (std::size_t t = 0; t < values; ++t) there[t] += column[t];
+      }
       for (std::size_t t = 0; t < values && gone[s] == 0; ++t) {
-        if (t != s && gone[t] == 0 && replaces(t, s)) gone[s] = 1;
+        if (t == s || gone[t] != 0) continue;
+        if (there[s] == kForbidden || (there[t] <= there[s] && replaces(t, s))) gone[s] = 1;
       }
     }
     std::vector<std::uint64_t> kept;
@@ -353,14 +463,14 @@ class MinSum::Elimination {
   void add_pair(int a, int b, TableNumber table) {
     // tables are kept with the row variable first, on both sides
     add_half(a, b, table);
-    add_half(b, a, problem_.memo_transpose(table));
+    add_half(b, a, problem_.transposed(table));
   }
   void add_half(int a, int b, TableNumber table) {
     Neighbours& known = neighbours_[static_cast<std::size_t>(a)];
     const auto at = std::lower_bound(
         known.begin(), known.end(), b, [](const auto& pair, int u) { return pair.first < u; });
     if (at != known.end() && at->first == b) {
-      at->second = problem_.memo_add(at->second, table);
+      at->second = problem_.added(at->second, table);
     } else {
       known.insert(at, {b, table});
     }
@@ -409,16 +519,17 @@ class MinSum::Elimination {
     if (record.factors.empty() && record.pairs.size() <= 2 &&
         combinations_of(record) <= static_cast<double>(problem_.budget_)) {
       if (record.pairs.empty()) {
-        const std::vector<double>& costs = problem_.table(record.unary).costs;
-        bound_ += *std::min_element(costs.begin(), costs.end());
+        constants_.push_back(record.unary);
       } else if (record.pairs.size() == 1) {
         const auto u = static_cast<std::size_t>(record.pairs[0].first);
-        unary_[u] =
-            problem_.memo_add(unary_[u], problem_.memo_fold(record.unary, record.pairs[0].second));
+        unary_[u] = problem_.added(
+            unary_[u], problem_.made(Operation::kFold, record.unary, record.pairs[0].second, -1));
       } else {
-        add_pair(record.pairs[0].first,
-                 record.pairs[1].first,
-                 problem_.memo_join(record.unary, record.pairs[0].second, record.pairs[1].second));
+        add_pair(
+            record.pairs[0].first,
+            record.pairs[1].first,
+            problem_.made(
+                Operation::kJoin, record.unary, record.pairs[0].second, record.pairs[1].second));
       }
     } else {
       eliminate_general(record);
@@ -471,13 +582,13 @@ class MinSum::Elimination {
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       Bucket& bucket = buckets[b];
       std::erase(bucket.scope, record.variable);
-      const TableNumber table = memo_minimum(record.variable, b == 0 ? record.unary : -1, bucket);
+      const TableNumber table = minimum_of(record.variable, b == 0 ? record.unary : -1, bucket);
       const std::vector<int>& rest = bucket.scope;
       if (rest.empty()) {
-        bound_ += problem_.table(table).costs.front();
+        constants_.push_back(table);
       } else if (rest.size() == 1) {
         TableNumber& unary = unary_[static_cast<std::size_t>(rest[0])];
-        unary = problem_.memo_add(unary, table);
+        unary = problem_.added(unary, table);
       } else if (rest.size() == 2) {
         add_pair(rest[0], rest[1], table);
       } else {
@@ -496,7 +607,7 @@ class MinSum::Elimination {
 
   /// min over the variable's values of its costs (if unary >= 0) and the members, a table over the
   /// bucket's scope.
-  TableNumber memo_minimum(int variable, TableNumber unary, const Bucket& bucket) {
+  TableNumber minimum_of(int variable, TableNumber unary, const Bucket& bucket) {
     const std::vector<int>& rest = bucket.scope;
     const std::vector<Factor>& members = bucket.members;
     auto slot_of = [&](int u) {
@@ -513,34 +624,27 @@ class MinSum::Elimination {
       key.push_back(static_cast<std::uint64_t>(member.table));
       for (const int u : member.scope) key.push_back(slot_of(u));
     }
-    const auto [known, added] = problem_.memo(key);
-    if (!added) return known;
-    left_ -= combinations(rest) * domain(variable);
-
-    // stride of every variable of `rest`, and of the eliminated one, in each member
-    std::vector<std::size_t> strides(members.size() * (rest.size() + 1), 0);
-    std::vector<EliminationMember> tables;
-    std::vector<int> sizes;
-    for (const int u : rest) sizes.push_back(domain(u));
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      std::size_t* const stride = strides.data() + m * (rest.size() + 1);
-      std::size_t step = 1;
-      for (std::size_t s = members[m].scope.size(); s-- > 0;) {
-        const int u = members[m].scope[s];
-        stride[slot_of(u)] = step;
-        step *= static_cast<std::size_t>(domain(u));
+    const auto [known, is_new] = problem_.minimum_keys_.number(key);
+    if (is_new) {
+      Minimum minimum{unary, static_cast<std::size_t>(domain(variable)), {}, {}, {}};
+      for (const int u : rest) minimum.sizes.push_back(domain(u));
+      minimum.strides.assign(members.size() * (rest.size() + 1), 0);
+      for (std::size_t m = 0; m < members.size(); ++m) {
+        std::size_t* const stride = minimum.strides.data() + m * (rest.size() + 1);
+        std::size_t step = 1;
+        for (std::size_t s = members[m].scope.size(); s-- > 0;) {
+          const int u = members[m].scope[s];
+          stride[slot_of(u)] = step;
+          step *= static_cast<std::size_t>(domain(u));
+        }
+        minimum.members.push_back(members[m].table);
       }
-      tables.push_back(
-          {problem_.table(members[m].table).costs.data(), stride[rest.size()], stride});
+      problem_.minima_.push_back(std::move(minimum));
     }
-    const auto size = static_cast<std::size_t>(combinations(rest));
-    CostTable made = rest.size() == 2 ? CostTable{domain(rest[0]), domain(rest[1]), {}}
-                                      : CostTable{static_cast<int>(size), 1, {}};
-    made.costs.resize(size);
-    const std::vector<double> nothing(static_cast<std::size_t>(domain(variable)), 0);
-    const std::vector<double>& own = unary >= 0 ? problem_.table(unary).costs : nothing;
-    eliminate_variable(own.data(), own.size(), sizes, tables, made.costs.data());
-    return problem_.add_table(std::move(made));
+    const TableNumber table = problem_.made(Operation::kMinimum, known, -1, -1);
+    if (counted_.insert(table).second && problem_.table(table).costs.empty())
+      left_ -= combinations(rest) * domain(variable);
+    return table;
   }
 
   MinSumSolution read_off() {
@@ -643,6 +747,8 @@ class MinSum::Elimination {
   std::vector<Factor> factors_;
   std::vector<std::vector<int>> factors_of_;
   std::vector<Record> records_;
+  std::set<TableNumber> counted_;
+  std::vector<TableNumber> constants_;  ///< tables whose least entries add up to the bound
   double left_;  ///< entries that eliminations over several neighbours may still visit
   double bound_ = 0;
   bool exact_ = true;
@@ -655,16 +761,29 @@ bool MinSum::joined(int a, int b) const {
 }
 
 MinSumSolution MinSum::solve(std::vector<Eliminated>* steps) {
-  MinSumSolution solution = Elimination(*this, true, steps).run();
-  if (!solution.exact) {
+  std::vector<Eliminated> steps_reduced;
+  std::vector<Eliminated> steps_whole;
+  Elimination reduced(*this, true, &steps_reduced);
+  reduced.lay_out();
+  MinSumSolution solution;
+  if (reduced.exact()) {
+    solution = reduced.run();
+  } else {
     // values are dropped unevenly, which can make equal parts unequal and tables too many
-    if (steps != nullptr) steps->clear();
-    MinSumSolution whole = Elimination(*this, false, steps).run();
-    const double bound = std::max(solution.lower_bound, whole.lower_bound);
-    if (whole.exact || whole.value < solution.value) solution = std::move(whole);
-    solution.lower_bound = bound;
+    Elimination whole(*this, false, &steps_whole);
+    whole.lay_out();
+    const bool whole_first = whole.exact() || whole.work() < reduced.work();
+    solution = whole_first ? whole.run() : reduced.run();
+    if (!solution.exact && solution.value > solution.lower_bound) {
+      MinSumSolution other = whole_first ? reduced.run() : whole.run();
+      const double bound = std::max(solution.lower_bound, other.lower_bound);
+      if (other.value < solution.value) solution = std::move(other);
+      solution.lower_bound = bound;
+    }
+    if (whole_first) std::swap(steps_reduced, steps_whole);
   }
-  solution.tables = tables_.size();
+  if (steps != nullptr) *steps = std::move(steps_reduced);
+  solution.tables = computed_;
   return solution;
 }
 

@@ -13,7 +13,9 @@
 // dropped first (dead-end elimination; Desmet et al. 1992, Goldstein 1994).
 //
 // Repetition: tables have numbers, and a table computed from the same numbers is computed once.
-// A hundred equal layers therefore cost the products of one, and a vector pass each.
+// A hundred equal layers therefore cost the products of one, and a vector pass each. Numbers come
+// first: a whole elimination is laid out without a single cost, which tells whether it stays within
+// the budget, before the tables that it needs are computed.
 //
 // Limits: where a table would exceed the budget, or all distinct ones four budgets, the tables of
 // the variable are split into groups that fit, each minimised alone (mini-buckets; Dechter and Rish
@@ -23,8 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,15 @@ class MinSum {
   /// Rows of the table are values of `a`, columns values of `b`; a != b.
   void add_edge(int a, int b, TableNumber table);
 
+  /// Forgets variables and edges; tables and what was computed from them stay.
+  void clear();
+  /// A table that was given.
+  const CostTable& table(TableNumber number) const {
+    return tables_[static_cast<std::size_t>(number)].table;
+  }
+  /// Of all tables, given or computed.
+  std::size_t entries() const { return entries_; }
+
   /// `steps`, if given, receives every elimination in its order.
   MinSumSolution solve(std::vector<Eliminated>* steps = nullptr);
   /// Whether an edge was added between the two variables.
@@ -92,26 +102,53 @@ class MinSum {
   };
   struct Record;
   class Elimination;
+  enum class Operation : std::uint8_t {
+    kGiven,
+    kTranspose,
+    kAdd,
+    kFold,      ///< min over v of a[v] + b[v][u]
+    kJoin,      ///< min over v of a[v] + b[v][u] + c[v][w]
+    kRestrict,  ///< rows `b` and columns `c` (numbers of values_; -1: all) of a
+    kMinimum,   ///< minima_[a]
+  };
+  /// What eliminate_variable() is called with.
+  struct Minimum {
+    TableNumber unary = -1;  ///< -1: none
+    std::size_t values = 0;
+    std::vector<int> sizes;
+    std::vector<TableNumber> members;
+    std::vector<std::size_t> strides;  ///< per member: of every size, then of the value
+  };
+  /// A table, or how it is computed; operands have lower numbers.
+  struct Entry {
+    CostTable table;  ///< without costs: not computed yet
+    Operation operation = Operation::kGiven;
+    TableNumber a = -1;
+    TableNumber b = -1;
+    TableNumber c = -1;
+  };
 
-  /// The number of the result of what `key` says and whether it is still to be computed: then the
-  /// next add_table() must be it.
-  std::pair<TableNumber, bool> memo(std::span<const std::uint64_t> key);
-  std::pair<TableNumber, bool> memo(int operation, TableNumber a, TableNumber b, TableNumber c);
-  TableNumber memo_transpose(TableNumber table);
-  TableNumber memo_add(TableNumber a, TableNumber b);
-  TableNumber memo_fold(TableNumber unary, TableNumber edge);
-  TableNumber memo_join(TableNumber unary, TableNumber left, TableNumber right);
-  TableNumber memo_restrict(TableNumber table, int rows, int columns);
-  const CostTable& table(TableNumber number) const {
-    return *tables_[static_cast<std::size_t>(number)];
-  }
+  /// The number of the result of an operation.
+  TableNumber made(Operation operation, TableNumber a, TableNumber b, TableNumber c);
+  TableNumber transposed(TableNumber table);
+  TableNumber added(TableNumber a, TableNumber b);
+  TableNumber restricted(TableNumber table, int rows, int columns);
+  template <class Visit>
+  void visit_operands(const Entry& entry, const Visit& visit) const;
+  /// Computes these tables and what they need.
+  void compute(std::vector<TableNumber> wanted);
+  void compute_one(Entry& entry);
 
   std::size_t budget_;
-  std::vector<std::unique_ptr<CostTable>> tables_;
+  std::size_t entries_ = 0;
+  std::size_t computed_ = 0;
+  std::deque<Entry> tables_;
+  std::vector<Minimum> minima_;
   std::vector<TableNumber> unary_;
   std::vector<Edge> edges_;
   Interner operations_;               ///< operation and operands
   std::vector<TableNumber> results_;  ///< per number of operations_
+  Interner minimum_keys_;             ///< of minima_
   Interner values_;                   ///< lists of values that are kept of a variable
   Interner reductions_;               ///< tables of a variable and of its neighbours
   std::vector<int> reduced_;          ///< per number of reductions_: the number of its values_

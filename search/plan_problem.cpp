@@ -147,6 +147,19 @@ struct PlanProblem::SpanWeights {
   double unreduced;
 };
 
+/// The tables at some prices, and what was computed from them.
+struct PlanProblem::Tables {
+  explicit Tables(const MemoryPrices& at) : prices(at) {}
+  MemoryPrices prices;
+  MinSum sum;
+  Interner unary_keys;
+  Interner link_keys;
+  Interner contents;  ///< of costs with links to fixed variables
+  std::vector<TableNumber> unary;
+  std::vector<TableNumber> links;
+  std::vector<TableNumber> by_content;
+};
+
 PlanProblem::PlanProblem(PriceBook& book) : book_(book) {}
 
 PlanProblem::~PlanProblem() = default;
@@ -476,28 +489,25 @@ const PlanProblem::ParameterOption* PlanProblem::best_option(const ParameterClas
 
 double PlanProblem::unary_cost(const Variable& variable, int value, const Weights& weights) const {
   const Graph& graph = book_.graph();
-  auto parameter_cost = [&](const ParameterClass& parameter, int state, TensorId tensor) {
-    const SpanWeights of(parameter_span(graph, book_.flow(), tensor), weights);
-    return option_cost(*best_option(parameter, state, weights, of), weights, of);
-  };
   const auto at = static_cast<std::size_t>(value);
+  double cost = 0;
+  visit_parameters(
+      variable, value, [&](TensorId tensor, const ParameterClass& parameter, int state) {
+        const SpanWeights of(parameter_span(graph, book_.flow(), tensor), weights);
+        cost += option_cost(*best_option(parameter, state, weights, of), weights, of);
+      });
   if (!variable.op) {
     const Value& v = book_.flow().values()[static_cast<std::size_t>(variable.value)];
-    if (v.kind == ValueKind::kParameter) {
-      return parameter_cost(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
-                            (*variable.states)[at],
-                            v.tensor);
-    }
     if (v.kind == ValueKind::kInput) {
-      return weights.price(
+      cost += weights.price(
           weights.always(),
           book_.states(v.tensor).bytes[static_cast<std::size_t>((*variable.states)[at])]);
     }
-    return 0;
+    return cost;
   }
   const Operator& op = graph.op(*variable.op);
   const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
-  double cost =
+  cost +=
       weights.seconds(shared.objective[at]) + weights.price(weights.always(), shared.always[at]);
   const WorkspaceSpan span = workspace_span(book_.flow(), *variable.op);
   const WorkspaceBytes& workspace = shared.workspace[at];
@@ -508,11 +518,6 @@ double PlanProblem::unary_cost(const Variable& variable, int value, const Weight
     const int root = book_.flow().root(op.outputs[r]);
     const Value& v = book_.flow().values()[static_cast<std::size_t>(root)];
     cost += weights.price(weight_of(v, weights), shared.result_bytes[r][at]);
-  }
-  for (const auto& [operand, parameter] : shared.parameters) {
-    cost += parameter_cost(*parameter_classes_[static_cast<std::size_t>(parameter)],
-                           shared.operand_states[operand][at],
-                           *op.inputs[operand]);
   }
   return cost;
 }
@@ -602,30 +607,83 @@ PlanProblem::Cell PlanProblem::cell(
   return made;
 }
 
-/// The costs of a link whose ends are both free.
-CostTable PlanProblem::link_table(const Link& link, const Weights& weights) const {
-  CostTable table{
-      static_cast<int>(link.from_states->size()), static_cast<int>(link.to_states->size()), {}};
-  table.costs.reserve(link.from_states->size() * link.to_states->size());
-  // strategies often share states: each pair of states is priced once
-  const std::size_t width = link.table->states.size();
-  std::vector<double> priced(width * width, -1.0);
-  const LinkWeights of(*link.transfer, weights);
-  for (const int a : *link.from_states) {
-    for (const int b : *link.to_states) {
-      double& known = priced[static_cast<std::size_t>(a) * width + static_cast<std::size_t>(b)];
-      if (known < 0) known = cell(link, a, b, weights, of).priced;
-      table.costs.push_back(known);
-    }
+const PlanProblem::Moves& PlanProblem::moves(const StateTable& table) {
+  Moves& known = moves_[&table];
+  if (!known.both.empty()) return known;
+  const auto seconds = [&](Seconds time) {
+    return book_.per_step(book_.exposed(OverlapKind::kActivation, time)).value;
+  };
+  known.forward.reserve(table.forward.size());
+  known.both.reserve(table.forward.size());
+  for (std::size_t pair = 0; pair < table.forward.size(); ++pair) {
+    known.forward.push_back(seconds(table.forward[pair]));
+    known.both.push_back(known.forward.back() + seconds(table.gradient[pair]));
   }
-  return table;
+  return known;
+}
+
+/// The costs of a link whose ends are both free: cell() of every pair, with what depends on one
+/// state alone computed once.
+CostTable PlanProblem::link_table(const Link& link, const Weights& weights) {
+  const StateTable& table = *link.table;
+  const Transfer& transfer = *link.transfer;
+  const Moves& seconds = moves(table);
+  const LinkWeights of(transfer, weights);
+  const std::size_t width = table.states.size();
+  std::vector<double> gradient(width, 0);  // of the state at the far end
+  std::vector<double> copied(width, 0);    // where the value travels and there is no choice
+  std::vector<double> kept(width, 0);
+  std::vector<double> again(width, 0);
+  std::vector<double> same(width, 0);  // of the near end
+  for (std::size_t state = 0; state < width; ++state) {
+    const Bytes bytes = table.bytes[state];
+    if (!transfer.gradient.empty()) gradient[state] = weights.price(of.gradient, bytes);
+    if (transfer.saves && !transfer.stored) same[state] = weights.price(of.same, bytes);
+    copied[state] = weights.price(of.copy, bytes);
+    if (transfer.again)
+      copied[state] += weights.price(transfer.saves ? of.kept : of.copy_again, bytes);
+    kept[state] = weights.price(of.kept, bytes);
+    again[state] = copied[state] + weights.price(of.regathered, bytes);
+  }
+  const bool choice = transfer.saves && !transfer.again;
+  CostTable made{
+      static_cast<int>(link.from_states->size()), static_cast<int>(link.to_states->size()), {}};
+  made.costs.reserve(link.from_states->size() * link.to_states->size());
+  // strategies often share states: each pair of states is priced once
+  std::vector<std::vector<double>> rows(width);
+  for (const int from : *link.from_states) {
+    const auto a = static_cast<std::size_t>(from);
+    std::vector<double>& row = rows[a];
+    if (row.empty()) {
+      row.resize(width);
+      for (std::size_t b = 0; b < width; ++b) {
+        const double forward = weights.seconds(seconds.forward[a * width + b]);
+        double cost = weights.seconds(seconds.both[a * width + b]);
+        if (table.gradient_layout[a] != table.gradient_layout[b]) cost += gradient[b];
+        if (table.value_layout[a] == table.value_layout[b]) {
+          cost += same[a];
+        } else if (choice) {
+          cost += std::min(kept[b], forward + again[b] + same[a]);
+        } else {
+          cost += copied[b] + (transfer.again ? forward : 0.0);
+        }
+        row[b] = cost;
+      }
+    }
+    for (const int to : *link.to_states) made.costs.push_back(row[static_cast<std::size_t>(to)]);
+  }
+  return made;
 }
 
 PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
                                          const Choice* fixed,
                                          const std::vector<char>* free) {
   const Weights weights(prices);
-  MinSum sum;
+  constexpr std::size_t kMostKept = std::size_t{1} << 24;  // entries
+  if (!tables_ || tables_->prices != prices || tables_->sum.entries() > kMostKept)
+    tables_ = std::make_unique<Tables>(prices);
+  MinSum& sum = tables_->sum;
+  sum.clear();
   std::vector<int> number(variables_.size(), -1);
   auto is_free = [&](int v) {
     return free == nullptr || (*free)[static_cast<std::size_t>(v)] != 0;
@@ -651,43 +709,38 @@ PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
       }
     }
   }
-  Interner unary_keys;
-  Interner link_keys;
-  std::vector<TableNumber> unary_tables;
-  std::vector<TableNumber> link_tables;
   Key key;
   for (std::size_t v = 0; v < variables_.size(); ++v) {
     if (!is_free(static_cast<int>(v))) continue;
     const Variable& variable = variables_[v];
-    const auto more = extra.find(static_cast<int>(v));
-    TableNumber table = 0;
-    auto costs = [&] {
+    unary_key(variable, weights, key);
+    const auto [known, added] = tables_->unary_keys.number(key);
+    if (added) {
       CostTable made{variable.domain, 1, {}};
       for (int value = 0; value < variable.domain; ++value)
         made.costs.push_back(unary_cost(variable, value, weights));
-      return made;
-    };
-    if (more == extra.end()) {
-      unary_key(variable, weights, key);
-      const auto [known, added] = unary_keys.number(key);
-      if (added) unary_tables.push_back(sum.add_table(costs()));
-      table = unary_tables[static_cast<std::size_t>(known)];
-    } else {
-      CostTable made = costs();
+      tables_->unary.push_back(sum.add_table(std::move(made)));
+    }
+    TableNumber table = tables_->unary[static_cast<std::size_t>(known)];
+    if (const auto more = extra.find(static_cast<int>(v)); more != extra.end()) {
+      CostTable made = sum.table(table);
+      key.clear();
       for (std::size_t value = 0; value < made.costs.size(); ++value)
-        made.costs[value] += more->second[value];
-      table = sum.add_table(std::move(made));
+        key.push_back(word(made.costs[value] += more->second[value]));
+      const auto [content, is_new] = tables_->contents.number(key);
+      if (is_new) tables_->by_content.push_back(sum.add_table(std::move(made)));
+      table = tables_->by_content[static_cast<std::size_t>(content)];
     }
     number[v] = sum.add_variable(table);
   }
   for (const Link& link : links_) {
     if (!is_free(link.from) || !is_free(link.to)) continue;
     link_key(link, weights, key);
-    const auto [known, added] = link_keys.number(key);
-    if (added) link_tables.push_back(sum.add_table(link_table(link, weights)));
+    const auto [known, added] = tables_->link_keys.number(key);
+    if (added) tables_->links.push_back(sum.add_table(link_table(link, weights)));
     sum.add_edge(number[static_cast<std::size_t>(link.from)],
                  number[static_cast<std::size_t>(link.to)],
-                 link_tables[static_cast<std::size_t>(known)]);
+                 tables_->links[static_cast<std::size_t>(known)]);
   }
   const MinSumSolution found = sum.solve();
   Solution solution;
@@ -704,14 +757,100 @@ PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
   return solution;
 }
 
+void PlanProblem::forget_tables() { tables_.reset(); }
+
+template <class Visit>
+void PlanProblem::visit_parameters(const Variable& variable, int value, const Visit& visit) const {
+  const auto at = static_cast<std::size_t>(value);
+  if (!variable.op) {
+    if (variable.parameter_class < 0) return;
+    visit(book_.flow().values()[static_cast<std::size_t>(variable.value)].tensor,
+          *parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
+          (*variable.states)[at]);
+    return;
+  }
+  const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
+  for (const auto& [operand, parameter] : shared.parameters) {
+    visit(*book_.graph().op(*variable.op).inputs[operand],
+          *parameter_classes_[static_cast<std::size_t>(parameter)],
+          shared.operand_states[operand][at]);
+  }
+}
+
+bool PlanProblem::has_choice(const Link& link, int from, int to) {
+  const Transfer& transfer = *link.transfer;
+  const std::vector<int>& layout = link.table->value_layout;
+  return transfer.saves && !transfer.again &&
+         layout[static_cast<std::size_t>(from)] != layout[static_cast<std::size_t>(to)];
+}
+
+std::pair<int, int> PlanProblem::states_of(const Link& link, const Choice& choice) const {
+  const auto state = [&](int variable, const std::vector<int>& states) {
+    return states[static_cast<std::size_t>(choice[static_cast<std::size_t>(variable)])];
+  };
+  return {state(link.from, *link.from_states), state(link.to, *link.to_states)};
+}
+
+Decision PlanProblem::decide(Choice choice,
+                             const MemoryPrices& prices,
+                             const Decision* known,
+                             const std::vector<char>* free) const {
+  const Weights weights(prices);
+  const Graph& graph = book_.graph();
+  Decision decision;
+  if (known != nullptr) {
+    decision = *known;
+  } else {
+    decision.rests.assign(graph.tensors.size(), 0);
+    decision.gathered.assign(links_.size(), 0);
+  }
+  decision.choice = std::move(choice);
+  const auto is_free = [&](std::size_t v) { return free == nullptr || (*free)[v] != 0; };
+  for (std::size_t v = 0; v < variables_.size(); ++v) {
+    if (!is_free(v)) continue;
+    visit_parameters(variables_[v],
+                     decision.choice[v],
+                     [&](TensorId tensor, const ParameterClass& parameter, int state) {
+                       const SpanWeights of(parameter_span(graph, book_.flow(), tensor), weights);
+                       decision.rests[index(tensor)] = static_cast<std::uint16_t>(
+                           best_option(parameter, state, weights, of) -
+                           parameter.options[static_cast<std::size_t>(state)].data());
+                     });
+  }
+  for (std::size_t l = 0; l < links_.size(); ++l) {
+    const Link& link = links_[l];
+    if (!is_free(static_cast<std::size_t>(link.from)) &&
+        !is_free(static_cast<std::size_t>(link.to)))
+      continue;
+    const auto [from, to] = states_of(link, decision.choice);
+    decision.gathered[l] =
+        has_choice(link, from, to) &&
+                cell(link, from, to, weights, LinkWeights(*link.transfer, weights)).gathered
+            ? 1
+            : 0;
+  }
+  return decision;
+}
+
+Decision PlanProblem::spliced(const Decision& before, const Decision& after, int cut) const {
+  Decision decision = after;
+  for (std::size_t v = 0; v < variables_.size(); ++v) {
+    if (variables_[v].moment >= cut) continue;
+    decision.choice[v] = before.choice[v];
+    visit_parameters(
+        variables_[v], decision.choice[v], [&](TensorId tensor, const ParameterClass&, int) {
+          decision.rests[index(tensor)] = before.rests[index(tensor)];
+        });
+  }
+  for (std::size_t l = 0; l < links_.size(); ++l) {
+    if (variables_[static_cast<std::size_t>(links_[l].to)].moment < cut)
+      decision.gathered[l] = before.gathered[l];
+  }
+  return decision;
+}
+
 PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
   const Choice& choice = decision.choice;
-  const Weights early(decision.prices);
-  const Weights late(decision.late);
-  auto weights_of = [&](std::size_t v) -> const Weights& {
-    return decision.cut == std::numeric_limits<int>::max() || moment_of(v) < decision.cut ? early
-                                                                                          : late;
-  };
   const DataFlow& flow = book_.flow();
   const Graph& graph = book_.graph();
   const int end = flow.moments();
@@ -724,27 +863,22 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
     difference[static_cast<std::size_t>(interval.end)] -= bytes;
   };
   Measured measured;
-  auto add_parameter =
-      [&](const ParameterClass& parameter, int state, TensorId tensor, const Weights& weights) {
-        const ParameterSpan span = parameter_span(graph, flow, tensor);
-        const ParameterOption* option =
-            best_option(parameter, state, weights, SpanWeights(span, weights));
-        measured.objective.value += option->objective;
-        add({0, end}, option->always);
-        add(span.gathered, option->gathered);
-        add(span.gathered_backward, option->gathered_backward);
-        add(span.unreduced, option->unreduced);
-      };
   for (std::size_t v = 0; v < variables_.size(); ++v) {
     const Variable& variable = variables_[v];
     const auto at = static_cast<std::size_t>(choice[v]);
+    visit_parameters(
+        variable, choice[v], [&](TensorId tensor, const ParameterClass& parameter, int state) {
+          const ParameterSpan span = parameter_span(graph, flow, tensor);
+          const ParameterOption& option =
+              parameter.options[static_cast<std::size_t>(state)][decision.rests[index(tensor)]];
+          measured.objective.value += option.objective;
+          add({0, end}, option.always);
+          add(span.gathered, option.gathered);
+          add(span.gathered_backward, option.gathered_backward);
+          add(span.unreduced, option.unreduced);
+        });
     if (!variable.op) {
       const Value& value = flow.values()[static_cast<std::size_t>(variable.value)];
-      if (value.kind == ValueKind::kParameter)
-        add_parameter(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
-                      (*variable.states)[at],
-                      value.tensor,
-                      weights_of(v));
       if (value.kind == ValueKind::kInput)
         add({0, end},
             book_.states(value.tensor).bytes[static_cast<std::size_t>((*variable.states)[at])]);
@@ -764,39 +898,36 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
       for (const MomentRange& interval : {value.live, value.again, value.kept, value.gradient})
         add(interval, shared.result_bytes[r][at]);
     }
-    for (const auto& [operand, parameter] : shared.parameters) {
-      add_parameter(*parameter_classes_[static_cast<std::size_t>(parameter)],
-                    shared.operand_states[operand][at],
-                    *op.inputs[operand],
-                    weights_of(v));
-    }
   }
-  for (const Link& link : links_) {
-    const int a =
-        (*link.from_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.from)])];
-    const int b =
-        (*link.to_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.to)])];
-    const Weights& weights = weights_of(static_cast<std::size_t>(link.to));
-    const Cell made = cell(link, a, b, weights, LinkWeights(*link.transfer, weights));
-    measured.objective.value += made.objective;
+  for (std::size_t l = 0; l < links_.size(); ++l) {
+    const Link& link = links_[l];
+    const auto [from, to] = states_of(link, choice);
+    const auto a = static_cast<std::size_t>(from);
+    const auto b = static_cast<std::size_t>(to);
     const StateTable& table = *link.table;
     const Transfer& transfer = *link.transfer;
-    const Bytes from_bytes = table.bytes[static_cast<std::size_t>(a)];
-    const Bytes to_bytes = table.bytes[static_cast<std::size_t>(b)];
-    if (!transfer.gradient.empty() && table.gradient_layout[static_cast<std::size_t>(a)] !=
-                                          table.gradient_layout[static_cast<std::size_t>(b)])
+    const std::size_t pair = a * table.states.size() + b;
+    const double forward =
+        book_.per_step(book_.exposed(OverlapKind::kActivation, table.forward[pair])).value;
+    measured.objective.value +=
+        forward +
+        book_.per_step(book_.exposed(OverlapKind::kActivation, table.gradient[pair])).value;
+    const Bytes from_bytes = table.bytes[a];
+    const Bytes to_bytes = table.bytes[b];
+    if (!transfer.gradient.empty() && table.gradient_layout[a] != table.gradient_layout[b])
       add(transfer.gradient, to_bytes);
-    if (table.value_layout[static_cast<std::size_t>(a)] ==
-        table.value_layout[static_cast<std::size_t>(b)]) {
+    if (table.value_layout[a] == table.value_layout[b]) {
       if (transfer.saves && !transfer.stored) add(transfer.same, from_bytes);
     } else if (transfer.again) {
+      measured.objective.value += forward;
       add(transfer.copy, to_bytes);
       add(transfer.saves ? transfer.kept : transfer.copy_again, to_bytes);
     } else if (!transfer.saves) {
       add(transfer.copy, to_bytes);
-    } else if (!made.gathered) {
+    } else if (decision.gathered[l] == 0) {
       add(transfer.kept, to_bytes);
     } else {
+      measured.objective.value += forward;
       add(transfer.copy, to_bytes);
       add(transfer.regathered, to_bytes);
       if (!transfer.stored) add(transfer.same, from_bytes);
@@ -816,17 +947,8 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
 
 Assignment PlanProblem::assignment(const Decision& decision) const {
   const Choice& choice = decision.choice;
-  const Weights early(decision.prices);
-  const Weights late(decision.late);
-  auto weights_of = [&](std::size_t v) -> const Weights& {
-    return decision.cut == std::numeric_limits<int>::max() || moment_of(v) < decision.cut ? early
-                                                                                          : late;
-  };
   const Graph& graph = book_.graph();
   const DataFlow& flow = book_.flow();
-  auto span_weights = [&](TensorId tensor, const Weights& weights) {
-    return SpanWeights(parameter_span(graph, flow, tensor), weights);
-  };
   Assignment made;
   made.strategies.resize(graph.operators.size());
   made.values.resize(flow.values().size());
@@ -835,41 +957,24 @@ Assignment PlanProblem::assignment(const Decision& decision) const {
   for (std::size_t v = 0; v < variables_.size(); ++v) {
     const Variable& variable = variables_[v];
     const auto at = static_cast<std::size_t>(choice[v]);
+    visit_parameters(
+        variable, choice[v], [&](TensorId tensor, const ParameterClass& parameter, int state) {
+          made.parameters[index(tensor)] =
+              parameter.options[static_cast<std::size_t>(state)][decision.rests[index(tensor)]]
+                  .choice;
+        });
     if (!variable.op) {
       const Value& value = flow.values()[static_cast<std::size_t>(variable.value)];
       made.values[static_cast<std::size_t>(variable.value)] =
           book_.states(value.tensor).states[static_cast<std::size_t>((*variable.states)[at])];
-      if (variable.parameter_class >= 0) {
-        made.parameters[index(value.tensor)] =
-            best_option(*parameter_classes_[static_cast<std::size_t>(variable.parameter_class)],
-                        (*variable.states)[at],
-                        weights_of(v),
-                        span_weights(value.tensor, weights_of(v)))
-                ->choice;
-      }
       continue;
     }
-    const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
-    made.strategies[index(*variable.op)] = shared.strategies[at];
-    for (const auto& [operand, parameter] : shared.parameters) {
-      const TensorId tensor = *graph.op(*variable.op).inputs[operand];
-      made.parameters[index(tensor)] =
-          best_option(*parameter_classes_[static_cast<std::size_t>(parameter)],
-                      shared.operand_states[operand][at],
-                      weights_of(v),
-                      span_weights(tensor, weights_of(v)))
-              ->choice;
-    }
+    made.strategies[index(*variable.op)] =
+        operator_classes_[static_cast<std::size_t>(variable.op_class)]->strategies[at];
   }
   for (std::size_t l = 0; l < links_.size(); ++l) {
-    const Link& link = links_[l];
-    const int a =
-        (*link.from_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.from)])];
-    const int b =
-        (*link.to_states)[static_cast<std::size_t>(choice[static_cast<std::size_t>(link.to)])];
-    const Weights& weights = weights_of(static_cast<std::size_t>(link.to));
-    made.gathered[l] =
-        cell(link, a, b, weights, LinkWeights(*link.transfer, weights)).gathered ? 1 : 0;
+    const auto [from, to] = states_of(links_[l], choice);
+    made.gathered[l] = has_choice(links_[l], from, to) ? decision.gathered[l] : 0;
   }
   return made;
 }

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -40,18 +39,17 @@ struct Restrictions {
 struct MemoryPrices {
   std::map<int, double> at;
   bool memory_only = false;
+  friend bool operator==(const MemoryPrices&, const MemoryPrices&) = default;
 };
 
 /// A value for every variable.
 using Choice = std::vector<int>;
 
-/// A choice and the prices at which the choices inside the tables are made: `prices` for variables
-/// whose operator runs before `cut`, `late` from there on.
+/// Everything that is chosen: a value for every variable, and what is minimised inside the tables.
 struct Decision {
   Choice choice;
-  MemoryPrices prices;
-  MemoryPrices late;
-  int cut = std::numeric_limits<int>::max();
+  std::vector<std::uint16_t> rests;    ///< per tensor; parameters: which of the ways to rest
+  std::vector<std::uint8_t> gathered;  ///< per transfer: a saved operand is gathered again
 };
 
 class PlanProblem {
@@ -72,10 +70,23 @@ class PlanProblem {
   };
 
   /// The least priced sum. With `fixed`, only variables with free[v] != 0 are chosen, the others
-  /// keep their value, and the sum is that of the free ones and their links.
+  /// keep their value, and the sum is that of the free ones and their links. Tables are kept for
+  /// further calls at the same prices.
   Solution solve(const MemoryPrices& prices,
                  const Choice* fixed = nullptr,
                  const std::vector<char>* free = nullptr);
+  /// Forgets the tables that solve() keeps.
+  void forget_tables();
+
+  /// A choice and what is best inside the tables at these prices. With `known`, only what free
+  /// variables and their links decide is decided anew, the rest is as known.
+  Decision decide(Choice choice,
+                  const MemoryPrices& prices,
+                  const Decision* known = nullptr,
+                  const std::vector<char>* free = nullptr) const;
+  /// Variables whose operator runs before `cut`, and the links into them, as in `before`, the
+  /// others as in `after`.
+  Decision spliced(const Decision& before, const Decision& after, int cut) const;
 
   /// What a decision costs, in seconds, and takes, in bytes per moment.
   struct Measured {
@@ -107,6 +118,12 @@ class PlanProblem {
   class Weights;
   struct LinkWeights;
   struct SpanWeights;
+  struct Tables;
+  /// Seconds of moving a value, and of that and bringing its gradient back, for pairs of states.
+  struct Moves {
+    std::vector<double> forward;
+    std::vector<double> both;
+  };
 
   explicit PlanProblem(PriceBook& book);
   Result<void> add_operators(const Restrictions& restrictions);
@@ -118,6 +135,12 @@ class PlanProblem {
                                             int state,
                                             const Weights& weights,
                                             const SpanWeights& of);
+  /// visit(tensor, class, state) for every parameter whose rest a variable decides.
+  template <class Visit>
+  void visit_parameters(const Variable& variable, int value, const Visit& visit) const;
+  /// Whether a link between these states may be kept or gathered again.
+  static bool has_choice(const Link& link, int from, int to);
+  std::pair<int, int> states_of(const Link& link, const Choice& choice) const;
   static double option_cost(const ParameterOption& option,
                             const Weights& weights,
                             const SpanWeights& of);
@@ -127,7 +150,8 @@ class PlanProblem {
                  const Weights& weights,
                  std::vector<std::uint64_t>& key) const;
   static void link_key(const Link& link, const Weights& weights, std::vector<std::uint64_t>& key);
-  CostTable link_table(const Link& link, const Weights& weights) const;
+  CostTable link_table(const Link& link, const Weights& weights);
+  const Moves& moves(const StateTable& table);
   Cell cell(
       const Link& link, int from, int to, const Weights& weights, const LinkWeights& of) const;
 
@@ -142,6 +166,8 @@ class PlanProblem {
   std::set<std::vector<int>> state_lists_;
   std::vector<Link> links_;          ///< per transfer
   std::vector<int> value_variable_;  ///< per DataFlow value, -1: result of an operator
+  std::map<const StateTable*, Moves> moves_;
+  std::unique_ptr<Tables> tables_;  ///< of the last prices
 };
 
 }  // namespace meshplan

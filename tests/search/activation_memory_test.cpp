@@ -206,7 +206,7 @@ Kept kept(
   const PlanProblem::Solution solution = (*problem)->solve(bytes);
   REQUIRE(solution.feasible);
   const Evaluation found =
-      evaluate(**book, (*problem)->assignment({solution.choice, bytes, bytes}));
+      evaluate(**book, (*problem)->assignment((*problem)->decide(solution.choice, bytes)));
   Bytes always = 0;
   for (const MemoryKind kind :
        {MemoryKind::kParameters, MemoryKind::kGradients, MemoryKind::kOptimizer})

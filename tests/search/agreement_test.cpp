@@ -140,11 +140,14 @@ TEST_CASE("the search's sums equal the evaluator's for any choices") {
       const PlanProblem::Solution solution = problem.solve(prices);
       REQUIRE(solution.feasible);
       REQUIRE(solution.lower_bound <= solution.priced);
-      Decision decision{solution.choice, prices, prices};
-      if (c.random.chance(50)) {
-        decision.late = random_prices(c.random, moments);
-        decision.cut =
-            static_cast<int>(c.random.between(0, static_cast<int>(c.graph.operators.size())));
+      Decision decision = problem.decide(solution.choice, prices);
+      const bool joined = c.random.chance(50);
+      if (joined) {
+        const MemoryPrices other = random_prices(c.random, moments);
+        decision = problem.spliced(
+            decision,
+            problem.decide(problem.solve(other).choice, other),
+            static_cast<int>(c.random.between(0, static_cast<int>(c.graph.operators.size()))));
       }
       const PlanProblem::Measured measured = problem.measure(decision);
       const Evaluation evaluation = evaluate(**book, problem.assignment(decision));
@@ -155,7 +158,7 @@ TEST_CASE("the search's sums equal the evaluator's for any choices") {
       check_parts(evaluation);
       if (prices.at.empty()) {
         REQUIRE(solution.exact);
-        if (decision.late.at.empty()) REQUIRE(solution.priced == measured.objective.value);
+        if (!joined) REQUIRE(solution.priced == measured.objective.value);
       }
       ++checked;
     }
@@ -177,7 +180,7 @@ TEST_CASE("the plan checker agrees with the evaluator on any choices, and they r
     MemoryPrices prices = random_prices(c.random, (*book)->flow().moments());
     const PlanProblem::Solution solution = (*made)->solve(prices);
     REQUIRE(solution.feasible);
-    const Assignment assignment = (*made)->assignment({solution.choice, prices, prices});
+    const Assignment assignment = (*made)->assignment((*made)->decide(solution.choice, prices));
     const Evaluation evaluation = evaluate(**book, assignment);
     PlanContext context;
     context.version = "0.0.0";
@@ -221,7 +224,8 @@ TEST_CASE("a priced sum is the objective plus the priced bytes, rounded down") {
     MemoryPrices prices = random_prices(c.random, (*book)->flow().moments());
     prices.memory_only = false;
     const PlanProblem::Solution solution = (*made)->solve(prices);
-    const PlanProblem::Measured measured = (*made)->measure({solution.choice, prices, prices});
+    const PlanProblem::Measured measured =
+        (*made)->measure((*made)->decide(solution.choice, prices));
     double priced = measured.objective.value;
     for (const auto& [moment, price] : prices.at)
       priced += price * static_cast<double>(measured.profile[static_cast<std::size_t>(moment)]);

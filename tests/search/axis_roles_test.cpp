@@ -102,7 +102,8 @@ TEST_CASE("an axis that cuts the sequence everywhere but the heads in attention 
   };
   auto problem = PlanProblem::make(**book, restrictions);
   REQUIRE(problem.has_value());
-  const Assignment assignment = (*problem)->assignment({(*problem)->solve({}).choice, {}, {}});
+  const Assignment assignment =
+      (*problem)->assignment((*problem)->decide((*problem)->solve({}).choice, {}));
   const Roles roles = axis_roles(**book, assignment);
   REQUIRE_FALSE(roles[0].empty());
   CHECK(roles[0].front() == "sp");
@@ -126,7 +127,8 @@ TEST_CASE("an axis that cuts experts is ep") {
     };
     auto problem = PlanProblem::make(**book, restrictions);
     if (!problem) FAIL(to_string(problem.error()));
-    const Assignment assignment = (*problem)->assignment({(*problem)->solve({}).choice, {}, {}});
+    const Assignment assignment =
+        (*problem)->assignment((*problem)->decide((*problem)->solve({}).choice, {}));
     const Roles roles = axis_roles(**book, assignment);
     REQUIRE(roles.size() == 1);
     REQUIRE_FALSE(roles[0].empty());
