@@ -195,35 +195,42 @@ int MemorySearch::tightest(const std::vector<double>& shares, Bytes aim) const {
   return most;
 }
 
+/// Whatever moments are weighed how, no plan's peak is below the least weighted bytes over the sum
+/// of the weights: this may prove that there is no plan. Weights are whole: sums of whole bytes are
+/// exact.
+bool MemorySearch::weigh(const std::map<int, double>& weights) {
+  double sum = 0;
+  auto heaviest = weights.begin();
+  for (auto at = weights.begin(); at != weights.end(); ++at) {
+    sum += at->second;
+    if (at->second > heaviest->second) heaviest = at;
+  }
+  const MemoryPrices prices{weights, true};
+  if (sum == 0 || tried(prices)) return false;
+  solve(prices);
+  const auto floor = static_cast<Bytes>(std::ceil(tried_.back().lower_bound / sum * (1 - 1e-15)));
+  if (floor > limit_ && floor > result_.min_memory.value_or(0)) {
+    result_.min_memory = floor;
+    result_.tightest_moment = heaviest->first;
+  }
+  return true;
+}
+
 /// Finds candidates a mixture of which is within the limit at every moment, or proves that there
-/// is no plan: whatever moments are weighed how, no plan's peak is below the least weighted
-/// bytes over the sum of the weights.
+/// is no plan.
 void MemorySearch::find_mixture() {
+  weigh({{candidates_.back().measured.peak_moment, 1.0}});
   for (int round = 0; round < kMostWeighings && !stopped(); ++round) {
+    if (result_.decision || result_.min_memory) return;
     const PriceMaster::Answer answer = best_prices(true, limit_, 1, {});
     if (answer.value <= kNothing) return;
-    MemoryPrices weights;
-    weights.memory_only = true;
-    double sum = 0;
-    int heaviest = moments_.front();
-    double most = 0;
+    std::map<int, double> weights;
     for (std::size_t t = 0; t < moments_.size(); ++t) {
       const double weight = std::round(answer.prices[t] * kWeightSteps);
-      if (weight == 0) continue;
-      weights.at[moments_[t]] = weight;
-      sum += weight;
-      if (weight > most) heaviest = moments_[t];
-      most = std::max(most, weight);
+      if (weight > 0) weights[moments_[t]] = weight;
     }
-    if (sum == 0 || tried(weights)) return;
-    solve(weights);
-    const auto floor = static_cast<Bytes>(std::ceil(tried_.back().lower_bound / sum * (1 - 1e-15)));
-    if (floor > limit_ && floor > result_.min_memory.value_or(0)) {
-      result_.min_memory = floor;
-      result_.tightest_moment = heaviest;
-      return;
-    }
-    if (result_.decision) return;
+    if (weights.empty() || !weigh(weights)) return;
+    if (result_.min_memory) weigh({{result_.tightest_moment, 1.0}});  // often tells more
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -83,6 +84,7 @@ class MemorySearch {
                                   double width,
                                   const std::vector<double>& center);
   int tightest(const std::vector<double>& shares, Bytes aim) const;
+  bool weigh(const std::map<int, double>& weights);
   void find_mixture();
   void climb(Bytes aim, int most_solves);
   void aim_lower();
