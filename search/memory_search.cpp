@@ -71,9 +71,9 @@ MemorySearchResult MemorySearch::run(const std::optional<Incumbent>& incumbent,
   if (result_.min_memory || beaten()) return finish();
   const bool rough = effort == SearchEffort::kRough;
   climb(limit_, rough ? kRoughSolves : kMostSolves);
-  if (beaten() || good_enough()) return finish();
+  if (beaten()) return finish();
   std::vector<std::size_t> with = parts();
-  if (result_.decision) join_all(with);
+  join_all(with);
   if (rough ? result_.decision.has_value() : good_enough()) return finish();
   aim_lower();
   const std::vector<std::size_t> more = parts();
@@ -318,7 +318,6 @@ void MemorySearch::join_all(std::vector<std::size_t> with) {
     const Seconds before = result_.objective;
     for (const std::size_t k : with) {
       for (const bool heavy_first : {true, false}) {
-        if (good_enough()) return;
         const Candidate best{*result_.decision, problem_.measure(*result_.decision)};
         if (candidates_[k].measured.objective >= best.measured.objective) break;
         join(candidates_[k], best, heavy_first);
