@@ -29,6 +29,7 @@ need_header spdlog/spdlog.h libspdlog-dev
 need_header zlib.h zlib1g-dev
 if [ "$need" != build ]; then
   need_header catch2 catch2
+  need_program cbc coinor-cbc # one test and a benchmark; where it is missing they compare nothing
 fi
 if [ "$need" = check ]; then
   need_program clang++ clang

@@ -31,10 +31,13 @@
 #include "search/baselines.h"
 #include "search/constraint_restrictions.h"
 #include "search/plan_cost_graph.h"
+#include "search/preferred_plan.h"
 #include "search/top_plans.h"
 
 namespace meshplan {
 namespace {
+
+constexpr double kMostTolerance = 10;
 
 Unexpected<Error> usage(const std::string& option, const std::string& message) {
   return fail(ErrorCode::kUsage, option, message);
@@ -128,6 +131,8 @@ struct PlanRequest {
   bool mesh_is_given = false;
   DpOptions dp;
   std::optional<Seconds> time_limit;
+  std::optional<Plan> old_plan;  ///< --prefer
+  double tolerance = 0.01;
 };
 
 /// "4" or "auto": the powers of two that divide the graph's batch.
@@ -151,8 +156,26 @@ Result<std::vector<std::int64_t>> parse_microbatches(const std::string& text,
   return counts;
 }
 
+/// --prefer and --tolerance.
+Result<void> check_preference(const PlanCommandOptions& options, double& tolerance) {
+  if (!options.tolerance.empty()) {
+    if (options.prefer.empty())
+      return usage("--tolerance", "says how much --prefer may cost; --prefer is not given");
+    auto ratio = parse_quantity(options.tolerance, Unit::kRatio);
+    if (!ratio || !(*ratio >= 0 && *ratio <= kMostTolerance))
+      return usage(
+          "--tolerance",
+          "\"" + options.tolerance + "\": expected a fraction from 0 to 10, e.g. 1% or 0.01");
+    tolerance = *ratio;
+  }
+  if (!options.prefer.empty() && options.top > 1)
+    return usage("--prefer", "is about one plan; it cannot be given together with --top");
+  return {};
+}
+
 Result<PlanRequest> read_request(const PlanCommandOptions& options, const CommonOptions& common) {
-  if (auto done = check_inputs(std::vector{options.graph, options.cluster, options.constraints});
+  if (auto done = check_inputs(
+          std::vector{options.graph, options.cluster, options.constraints, options.prefer});
       !done)
     return fail(done.error());
   PlanRequest request;
@@ -186,6 +209,7 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
                    "\"" + options.time_limit + "\": expected a time above 0, e.g. 30 or 2min");
     request.time_limit = Seconds{*limit};
   }
+  if (auto done = check_preference(options, request.tolerance); !done) return fail(done.error());
   request.dp.threads =
       common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
 
@@ -207,6 +231,17 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
                 input_name(options.graph) + ": /operators",
                 "the graph has no operator to place");
 
+  if (!options.prefer.empty()) {
+    auto old_text = read_file(options.prefer);
+    if (!old_text) return fail(old_text.error());
+    auto old_plan = read_plan(*old_text, input_name(options.prefer));
+    if (!old_plan) return fail(old_plan.error());
+    if (old_plan->operators.empty())
+      return fail(ErrorCode::kValue,
+                  input_name(options.prefer) + ": /operators",
+                  "the plan has no operators, so there is nothing to keep of it");
+    request.old_plan = std::move(*old_plan);
+  }
   if (!options.constraints.empty()) {
     auto constraints = load_constraints(options.constraints);
     if (!constraints) return fail(constraints.error());
@@ -268,6 +303,10 @@ PlanOptions plan_options(const PlanCommandOptions& options,
   if (!options.baselines.empty()) made.others["baseline"] = options.baselines;
   if (options.top > 1) made.others["top"] = options.top;
   if (request.time_limit) made.others["time_limit"] = request.time_limit->value;
+  if (request.old_plan) {
+    made.others["prefer"] = options.prefer;
+    made.others["tolerance"] = request.tolerance;
+  }
   return made;
 }
 
@@ -333,12 +372,14 @@ PlanBaseline baseline_of(const std::string& name, const PlanRequest& request, st
   return made;
 }
 
-/// The plan of a result; the cheapest one (`is_best`) alone bears the bound and the baselines.
+/// The plan of a result; the cheapest one (`is_best`) alone bears the bound and the baselines. With
+/// `old_names` axes are named as in the plan of --prefer.
 Plan plan_of(DpResult& found,
              bool is_best,
              const PlanRequest& request,
              const PlanCommandOptions& options,
-             const CommonOptions& common) {
+             const CommonOptions& common,
+             bool old_names = false) {
   PlanContext context;
   context.version = MESHPLAN_VERSION;
   context.options = plan_options(options, request, request.microbatches[found.job], common);
@@ -346,7 +387,9 @@ Plan plan_of(DpResult& found,
   context.result.found_by = "dp";
   const double objective = found.evaluation.objective.value;
   context.roles = axis_roles(*found.book, found.assignment);
-  context.axes = request.mesh_is_given ? found.mesh.axes : axis_names(context.roles);
+  context.axes = old_names               ? request.old_plan->mesh.axes
+                 : request.mesh_is_given ? found.mesh.axes
+                                         : axis_names(context.roles);
   context.result.status = found.optimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   context.result.objective = found.evaluation.objective;
   if (is_best && (found.lower_bound > 0 || !found.stopped)) {
@@ -365,6 +408,48 @@ Plan plan_of(DpResult& found,
     for (const std::string& name : options.baselines)
       plan.baselines.push_back(baseline_of(name, request, found.job));
   }
+  return plan;
+}
+
+/// --prefer: the plan near `best` that keeps the most of the old one.
+Preferred prefer_old_plan(const PlanRequest& request,
+                          const std::vector<DpJob>& jobs,
+                          DpResult& best,
+                          const RestrictionsOf& restrictions) {
+  const EarlierChoices earlier(*request.old_plan);
+  const auto same =
+      std::find_if(request.meshes.begin(), request.meshes.end(), [&](const MeshShape& mesh) {
+        return earlier.same_mesh(mesh.shape);
+      });
+  std::optional<MeshShape> mesh;
+  if (same != request.meshes.end()) {
+    mesh = *same;
+  } else if (!request.mesh_is_given) {  // one that is not searched, with an axis of size 1
+    const PlanMesh& old = request.old_plan->mesh;
+    const MeshShape shape{old.shape, old.axes};
+    if (check_mesh(shape, request.cluster, "--prefer")) mesh = shape;
+  }
+  return prefer_choices(
+      earlier, request.tolerance, best, jobs, request.cluster, mesh, request.dp, restrictions);
+}
+
+Plan preferred_plan_of(Preferred& preferred,
+                       DpResult& best,
+                       const PlanRequest& request,
+                       const PlanCommandOptions& options,
+                       const CommonOptions& common) {
+  DpResult& found = preferred.plan ? *preferred.plan : best;
+  // the old plan's names say what its placements say
+  const bool old_names =
+      !request.mesh_is_given && EarlierChoices(*request.old_plan).same_mesh(found.mesh.shape);
+  Plan plan = plan_of(found, true, request, options, common, old_names);
+  plan.preference = {request.tolerance,
+                     best.evaluation.objective,
+                     static_cast<std::int64_t>(preferred.known.operators),
+                     static_cast<std::int64_t>(preferred.kept.operators),
+                     static_cast<std::int64_t>(preferred.known.parameters),
+                     static_cast<std::int64_t>(preferred.kept.parameters)};
+  if (!preferred.note.empty()) plan.notes.push_back(preferred.note);
   return plan;
 }
 
@@ -529,6 +614,10 @@ std::variant<std::vector<Plan>, int> find_plans(const PlanCommandOptions& option
                            request->meshes,
                            request->dp,
                            restrictions);
+  std::optional<Preferred> preferred;
+  if (outcome && std::holds_alternative<std::vector<DpResult>>(*outcome) && request->old_plan)
+    preferred = prefer_old_plan(
+        *request, jobs, std::get<std::vector<DpResult>>(*outcome).front(), restrictions);
   control.reset();
   request->dp.stop = {};  // baselines are searched to their end
   request->dp.progress = {};
@@ -548,8 +637,13 @@ std::variant<std::vector<Plan>, int> find_plans(const PlanCommandOptions& option
     outcome->emplace<0>().push_back(std::move(*found));
   }
   std::vector<Plan> plans;
-  for (DpResult& found : std::get<std::vector<DpResult>>(*outcome))
+  for (DpResult& found : std::get<std::vector<DpResult>>(*outcome)) {
+    if (preferred) {
+      plans.push_back(preferred_plan_of(*preferred, found, *request, options, common));
+      break;
+    }
     plans.push_back(plan_of(found, plans.empty(), *request, options, common));
+  }
   if (plans.size() < static_cast<std::size_t>(options.top))
     plans.front().notes.push_back("kinds of plans found: " + std::to_string(plans.size()) +
                                   " of the " + std::to_string(options.top) + " asked for");
@@ -626,6 +720,17 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{100}))
       ->type_name("K")
       ->capture_default_str();
+  app.add_option("--prefer",
+                 options->prefer,
+                 "Keep what an earlier plan of the graph, or of one like it, does where that costs "
+                 "little (see --tolerance)")
+      ->type_name("OLD");
+  app.add_option(
+         "--tolerance",
+         options->tolerance,
+         "How much more than the best plan one that keeps more of --prefer's may cost, e.g. "
+         "2% (default 1%)")
+      ->type_name("F");
   app.add_option("--time-limit",
                  options->time_limit,
                  "End the search after this time, e.g. 30 (seconds) or 2min, with the best plan so "

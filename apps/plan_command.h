@@ -31,6 +31,8 @@ struct PlanCommandOptions {
   std::vector<std::string> baselines;
   std::int64_t top = 1;
   std::string time_limit;
+  std::string prefer;
+  std::string tolerance;
   std::string cost_graph_file;
   std::string cost_graph_format = "own";
 };

@@ -336,7 +336,8 @@ RunCommand define_solve(CLI::App& app, CommonOptions& common) {
   app.add_option("--iterations",
                  options->iterations,
                  "End after this many rounds of equal work; without --time-limit the output is the "
-                 "same on every machine (default 1000)")
+                 "same on every machine (default: when rounds bring nothing any more, at most "
+                 "1000)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->type_name("N");
   app.add_option(

@@ -5,7 +5,6 @@
 // Usage: plan_bench [RUNS]    (default 5; the median is printed)
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -15,14 +14,11 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "plan/plan_json.h"
+#include "support/measured_run.h"
 
 using namespace meshplan;
 
@@ -80,41 +76,11 @@ void append_words(std::vector<std::string>& words, const char* line) {
   words.insert(words.end(), std::istream_iterator<std::string>(in), {});
 }
 
-struct Run {
-  int exit_code = -1;
-  double seconds = 0;
-  double cpu_seconds = 0;
-  double peak_mib = 0;
-};
-
-/// Runs the program with its standard output thrown away.
-Run run(const std::vector<std::string>& arguments) {
+/// Runs the program.
+test::MeasuredRun run(const std::vector<std::string>& arguments) {
   std::vector<std::string> words{MESHPLAN_BINARY};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-
-  Run result;
-  const auto start = std::chrono::steady_clock::now();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const int nowhere = ::open("/dev/null", O_WRONLY);
-    if (nowhere >= 0) ::dup2(nowhere, 1);
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
-  }
-  int status = 0;
-  rusage usage{};
-  if (child < 0 || ::wait4(child, &status, 0, &usage) != child) return result;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-  };
-  result.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  result.peak_mib = static_cast<double>(usage.ru_maxrss) / 1024;
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return result;
+  return test::measured_run(std::move(words));
 }
 
 double median(std::vector<double> values) {
@@ -123,7 +89,7 @@ double median(std::vector<double> values) {
 }
 
 /// Prints the case's row; the median of its wall times, or nothing where a run failed.
-std::optional<double> bench(const Case& it, int runs, const fs::path& folder) {
+std::optional<double> bench_case(const Case& it, int runs, const fs::path& folder) {
   const std::string graph = (folder / "graph.json").string();
   const std::string plan_file = (folder / "plan.json").string();
   std::vector<std::string> import_{
@@ -139,7 +105,7 @@ std::optional<double> bench(const Case& it, int runs, const fs::path& folder) {
   std::vector<double> cpu;
   double peak = 0;
   for (int i = 0; i < runs; ++i) {
-    const Run result = run(arguments);
+    const test::MeasuredRun result = run(arguments);
     if (result.exit_code != 0) return std::nullopt;
     wall.push_back(result.seconds);
     cpu.push_back(result.cpu_seconds);
@@ -169,7 +135,7 @@ std::optional<double> bench(const Case& it, int runs, const fs::path& folder) {
   cpu.clear();
   peak = 0;
   for (int i = 0; i < runs; ++i) {
-    const Run result = run({"verify", plan_file, "--graph", graph});
+    const test::MeasuredRun result = run({"verify", plan_file, "--graph", graph});
     if (result.exit_code != 0) return std::nullopt;
     wall.push_back(result.seconds);
     cpu.push_back(result.cpu_seconds);
@@ -201,7 +167,7 @@ int main(int argc, char** argv) {
       "| job | wall s | CPU s | MiB | mesh | objective s | gap |\n|---|---|---|---|---|---|---|\n");
   bool failed = false;
   for (const Case& it : kCases) {
-    if (!bench(it, runs, pattern)) {
+    if (!bench_case(it, runs, pattern)) {
       std::fprintf(stderr, "%s: failed\n", it.label);
       failed = true;
     }

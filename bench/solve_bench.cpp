@@ -4,7 +4,6 @@
 // Usage: solve_bench FOLDER [SECONDS...]    (default 10 60; without a folder there is nothing to
 // do)
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -13,49 +12,16 @@
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "graph/json.h"
+#include "support/measured_run.h"
 
 using namespace meshplan;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Run {
-  bool done = false;
-  double wall = 0;
-  double cpu = 0;
-  double mebibytes = 0;
-};
-
-Run run_program(const std::vector<std::string>& words) {
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  const auto start = std::chrono::steady_clock::now();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
-  }
-  int status = 0;
-  struct rusage usage {};
-  Run run;
-  if (child < 0 || ::wait4(child, &status, 0, &usage) != child) return run;
-  run.wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  run.cpu = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  run.mebibytes = static_cast<double>(usage.ru_maxrss) / 1024;
-  run.done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  return run;
-}
 
 std::string number_text(const JsonCursor& object, const std::string& key) {
   const auto member = object.find(key);
@@ -100,20 +66,21 @@ int main(int argc, char** argv) {
   std::puts("|---|---|---|---|---|---|---|---|---|---|");
   for (const std::string& limit : limits) {
     for (const std::string& file : files) {
-      const Run run = run_program({MESHPLAN_BINARY,
-                                   "solve",
-                                   file,
-                                   "--time-limit",
-                                   limit,
-                                   "--threads",
-                                   "2",
-                                   "--format",
-                                   "json",
-                                   "-o",
-                                   out});
-      good = good && run.done;
+      const test::MeasuredRun run = test::measured_run({MESHPLAN_BINARY,
+                                                        "solve",
+                                                        file,
+                                                        "--time-limit",
+                                                        limit,
+                                                        "--threads",
+                                                        "2",
+                                                        "--format",
+                                                        "json",
+                                                        "-o",
+                                                        out});
+      const bool done = run.exit_code == 0;
+      good = good && done;
       const std::string name = fs::path(file).filename().string();
-      if (!run.done) {
+      if (!done) {
         std::printf("| %s | %s | failed |\n", name.c_str(), limit.c_str());
         continue;
       }
@@ -133,9 +100,9 @@ int main(int argc, char** argv) {
                   number_text(root, "lower_bound").c_str(),
                   100 * number(root, "gap"),
                   phases ? number(*phases, "first_feasible_seconds") : 0.0,
-                  run.wall,
-                  run.cpu,
-                  run.mebibytes,
+                  run.seconds,
+                  run.cpu_seconds,
+                  run.peak_mib,
                   status_text ? std::string(*status_text).c_str() : "?");
       std::fflush(stdout);
     }

@@ -106,6 +106,30 @@ void check_result(Context& context) {
   }
 }
 
+/// What the plan says about --prefer; the earlier plan itself is not at hand.
+void check_preference(Context& context) {
+  const std::optional<PlanPreference>& preference = context.plan.preference;
+  if (!preference) return;
+  const auto check_kept = [&](const char* key, std::int64_t kept, std::int64_t all) {
+    if (kept >= 0 && kept <= all) return;
+    context.report(std::string("/preference/") + key,
+                   "0 to " + std::to_string(all),
+                   std::to_string(kept),
+                   "more is kept than there is in both plans");
+  };
+  check_kept("kept_operators", preference->kept_operators, preference->operators);
+  check_kept("kept_parameters", preference->kept_parameters, preference->parameters);
+  if (!context.plan.result.objective) return;
+  const double most = (1 + preference->tolerance) * preference->best_objective.value;
+  if (!(context.plan.result.objective->value <= most)) {
+    context.report("/preference/best_objective",
+                   "at least " + number_text(context.plan.result.objective->value /
+                                             (1 + preference->tolerance)),
+                   number_text(preference->best_objective.value),
+                   "the plan costs more than the tolerance allows");
+  }
+}
+
 bool check_mesh(Context& context) {
   const PlanMesh& mesh = context.plan.mesh;
   const std::size_t before = context.findings.size();
@@ -353,6 +377,7 @@ bool check_identity(Context& context) {
     return false;
   }
   check_result(context);
+  check_preference(context);
   if (plan.result.status == PlanStatus::kInfeasible) {
     if (!plan.operators.empty() || !plan.tensors.empty() || !plan.redistributions.empty()) {
       context.report("/result/status",

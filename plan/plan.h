@@ -113,6 +113,17 @@ struct PlanResult {
   friend bool operator==(const PlanResult&, const PlanResult&) = default;
 };
 
+/// `--prefer OLD`: how much of an earlier plan this one keeps.
+struct PlanPreference {
+  double tolerance = 0;  ///< the objective is at most (1 + tolerance) x `best_objective`
+  Seconds best_objective;
+  std::int64_t operators = 0;  ///< that the earlier plan has, too
+  std::int64_t kept_operators = 0;
+  std::int64_t parameters = 0;
+  std::int64_t kept_parameters = 0;
+  friend bool operator==(const PlanPreference&, const PlanPreference&) = default;
+};
+
 /// Seconds of one optimizer step (training) or pass (inference), all micro-batches included.
 struct PlanCost {
   Seconds step_time;                   ///< of the simulated step
@@ -291,6 +302,7 @@ struct Plan {
   PlanMesh mesh;
   std::vector<PlanStage> stages{PlanStage{}};
   PlanResult result;
+  std::optional<PlanPreference> preference;
   PlanCost cost;
   std::vector<PlanCostCell> breakdown;  ///< adds up to the objective; may be left out
   PlanMemory memory;

@@ -182,6 +182,17 @@ class PlanWriter {
     writer_.end_object();
   }
 
+  void write(const PlanPreference& preference) {
+    writer_.begin_object(kOneLine);
+    writer_.member("tolerance", preference.tolerance);
+    write_member("best_objective", preference.best_objective);
+    writer_.member("operators", preference.operators);
+    writer_.member("kept_operators", preference.kept_operators);
+    writer_.member("parameters", preference.parameters);
+    writer_.member("kept_parameters", preference.kept_parameters);
+    writer_.end_object();
+  }
+
   void write(const PlanCost& cost) {
     writer_.begin_object(kOneLine);
     write_member("step_time", cost.step_time);
@@ -517,6 +528,7 @@ std::string write_plan(const Plan& plan) {
   values.write_member("mesh", plan.mesh);
   values.write_list("stages", plan.stages);
   values.write_member("result", plan.result);
+  values.write_member_if("preference", plan.preference);
   values.write_member("cost", plan.cost);
   if (!plan.breakdown.empty()) values.write_lines("breakdown", plan.breakdown);
   values.write_member("memory", plan.memory);
@@ -772,6 +784,22 @@ class PlanReader {
     member(at, "gap", result.gap);
     known_member(at, "found_by", {"dp", "propagation", "sapp"}, result.found_by);
     member_if(at, "min_memory", result.min_memory);
+  }
+  void read(const JsonCursor& at, PlanPreference& preference) {
+    if (!ok(at.allow_only({"tolerance",
+                           "best_objective",
+                           "operators",
+                           "kept_operators",
+                           "parameters",
+                           "kept_parameters"}))) {
+      return;
+    }
+    member(at, "tolerance", preference.tolerance);
+    member(at, "best_objective", preference.best_objective);
+    member(at, "operators", preference.operators);
+    member(at, "kept_operators", preference.kept_operators);
+    member(at, "parameters", preference.parameters);
+    member(at, "kept_parameters", preference.kept_parameters);
   }
   void read(const JsonCursor& at, PlanCost& cost) {
     if (!ok(at.allow_only({"step_time",
@@ -1229,7 +1257,7 @@ Result<Plan> read_plan(std::string_view text, std::string file, const PlanReadin
   static const std::vector<std::string> kKeys = {
       "schema", "generator", "graph",     "cluster",         "options", "mesh",  "stages",
       "result", "cost",      "breakdown", "memory",          "at_peak", "notes", "baselines",
-      "folded", "tensors",   "operators", "redistributions", "groups",  "order"};
+      "folded", "tensors",   "operators", "redistributions", "groups",  "order", "preference"};
   std::vector<std::string> known = kKeys;
   known.insert(known.end(), reading.added_keys.begin(), reading.added_keys.end());
   for (std::size_t i = 0; i < root.size(); ++i) {
@@ -1253,6 +1281,7 @@ Result<Plan> read_plan(std::string_view text, std::string file, const PlanReadin
   reader.member(root, "mesh", plan.mesh);
   reader.list(root, "stages", plan.stages);
   reader.member(root, "result", plan.result);
+  reader.member_if(root, "preference", plan.preference);
   reader.member(root, "cost", plan.cost);
   reader.list_if(root, "breakdown", plan.breakdown);
   reader.member(root, "memory", plan.memory);

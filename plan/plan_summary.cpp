@@ -60,6 +60,20 @@ std::string proof_text(const PlanResult& result) {
          readable_time(*result.lower_bound) + ")";
 }
 
+std::string preference_text(const PlanPreference& preference, const PlanResult& result) {
+  const auto of = [](std::int64_t kept, std::int64_t all, const char* what) {
+    return readable_count(kept) + " of " + readable_count(all) + " " + what;
+  };
+  std::string text =
+      of(preference.kept_operators, preference.operators, "operators and ") +
+      of(preference.kept_parameters, preference.parameters, "parameters placed as before");
+  const double best = preference.best_objective.value;
+  if (result.objective && best > 0)
+    text += ", which costs " + readable_percent(result.objective->value / best - 1) + " (best " +
+            readable_time(preference.best_objective) + ")";
+  return text;
+}
+
 std::string step_text(const PlanCost& cost) {
   std::string text = readable_time(cost.step_time) + " = compute " +
                      readable_time(cost.compute_time) + " + exposed communication " +
@@ -91,6 +105,7 @@ void add_facts(const Plan& plan, Summary& summary) {
     return;
   }
   if (plan.result.objective) add("objective", readable_time(*plan.result.objective));
+  if (plan.preference) add("preference", preference_text(*plan.preference, plan.result));
   add("step time", step_text(plan.cost));
   if (plan.cost.tokens_per_second > 0) {
     std::string speed =

@@ -25,6 +25,8 @@ constexpr double kRoundWork = 3e7;     ///< table entries of one worker in one r
 constexpr double kRoundSeconds = 0.2;  ///< instead, where the clock decides
 constexpr double kReserve = 0.12;      ///< seconds kept for evaluating the result
 constexpr int kStartGrowths = 60;
+constexpr double kStartRounds = 20;   ///< work of looking for the first assignment
+constexpr double kStartPasses = 200;  ///< the same in passes of messages, of large graphs
 constexpr double kCompleteTables = 1 << 24;
 constexpr double kTinyCore = 300;    ///< strategies; up to this, complete search comes first
 constexpr double kSmallCore = 3000;  ///< beyond, it is not tried
@@ -32,6 +34,9 @@ constexpr int kMostBalances = 200;
 constexpr double kAhead = 0.15;           ///< how far beyond the bound the prices aim at most
 constexpr double kRepairShare = 0.25;     ///< work on making labellings fit, per work on the prices
 constexpr double kPriceShare = 0.6;       ///< of the budget, in which the first worker climbs
+constexpr double kLeastPatience = 10;     ///< rounds without a gain
+constexpr double kWorthARound = 1e-6;     ///< relative gain of the bound
+constexpr double kLastExactRounds = 32;   ///< work of the last complete search
 constexpr double kWorthShrinking = 0.04;  ///< of the strategies that can be dropped
 
 class Solver {
@@ -60,9 +65,6 @@ class Solver {
   bool over() const {
     return (end_ && Clock::now() >= *end_) ||
            (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed));
-  }
-  Budget unlimited() const {
-    return Budget(std::numeric_limits<double>::infinity(), end_, options_.stop);
   }
 
   void reduce_graph() {
@@ -100,7 +102,8 @@ class Solver {
     }
     if (core.moments() == 0 && solve_without_limit()) return;
     prices_ = std::make_unique<Prices>(core);
-    Budget budget = unlimited();
+    Budget budget(
+        std::max(kStartRounds * kRoundWork, kStartPasses * prices_->work()), end_, options_.stop);
     if (!over()) start(budget);
     if (shared_.elites.empty() && !over()) prove_impossible();
     if (result_done_ || over()) return;
@@ -193,7 +196,10 @@ class Solver {
     const auto moments = static_cast<std::size_t>(core.moments());
     const auto attempt = [&](double price, int passes, bool repair) {
       prices.set(std::vector<double>(moments, price));
-      for (int pass = 0; pass < passes && !budget.over(); ++pass) prices.bound();
+      for (int pass = 0; pass < passes && !budget.over(); ++pass) {
+        prices.bound();
+        budget.spend(prices.work());
+      }
       if (budget.over()) return false;
       raise_bound(prices.best_bound());
       Labels labels = prices.labels();
@@ -270,12 +276,13 @@ class Solver {
       }
       weights[moment] += 1;
       prices.set(weights);
-      for (int pass = 0; pass < 4; ++pass) {
+      for (int pass = 0; pass < 4 && !budget.over(); ++pass) {
         const double excess = prices.bound() / round;
         budget.spend(prices.work());
         if (excess <= reduced_.problem.usage_tolerance) continue;
         result_.status = CostGraphSolution::Status::kImpossible;
-        result_.least_usage = reduced_.problem.limit + std::ceil(excess - 1e-6);
+        result_.least_usage =
+            reduced_.problem.limit + std::ceil(excess - reduced_.problem.usage_tolerance - 1e-6);
         result_.tightest_moment = reduced_.problem.when[moment];
         result_done_ = true;
         return;
@@ -288,6 +295,10 @@ class Solver {
     const bool timed = options_.time_limit.has_value();
     for (std::int64_t round = 0; !over() && !proven(); ++round) {
       if ((!timed || options_.iterations_given) && round >= options_.iterations) break;
+      if (!timed && !options_.iterations_given && stands_still(round)) {
+        try_exact(kLastExactRounds * kRoundWork);
+        break;
+      }
       ++result_.phases.rounds;
       share_prices();
       const double work = timed ? std::numeric_limits<double>::infinity() : kRoundWork;
@@ -317,6 +328,20 @@ class Solver {
       if (round == 6 || round == 20 || round == 50 || round == 100 || round == 180) shrink();
       report();
     }
+  }
+
+  /// Whether neither cost nor bound has moved for so many rounds that more are not worth it; the
+  /// smaller the graph, the fewer.
+  bool stands_still(std::int64_t round) {
+    const double nodes = static_cast<double>(core_->nodes());
+    const auto patience = static_cast<std::int64_t>(std::max(kLeastPatience, nodes / 4));
+    const double worth = kWorthARound * std::max(1.0, std::abs(bound_));
+    if (shared_.best_cost() < cost_at_gain_ || bound_ > bound_at_gain_ + worth) {
+      cost_at_gain_ = shared_.best_cost();
+      bound_at_gain_ = bound_;
+      last_gain_ = round;
+    }
+    return round - last_gain_ >= (shared_.elites.empty() ? 4 * patience : patience);
   }
 
   void share_prices() {
@@ -543,6 +568,9 @@ class Solver {
   double bound_ = -std::numeric_limits<double>::infinity();
   double cost_tolerance_ = 0;
   double usage_tolerance_ = 0;
+  double cost_at_gain_ = std::numeric_limits<double>::infinity();
+  double bound_at_gain_ = -std::numeric_limits<double>::infinity();
+  std::int64_t last_gain_ = 0;  ///< round in which one of them moved last
   std::int64_t price_steps_ = 0;
   double pass_work_ = 0;  ///< of message passing, and of making labellings fit
   double repair_work_ = 0;

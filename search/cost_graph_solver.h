@@ -30,8 +30,9 @@ struct SolveOptions {
   /// Ends the search this many seconds after `start`, wherever it is.
   std::optional<double> time_limit;
   /// Rounds of about 30 million table entries for each of two workers. Without a time limit the
-  /// result depends on nothing but the graph, this and the seed. With one, rounds are measured by
-  /// the clock, and end the search only if iterations_given.
+  /// result depends on nothing but the graph, this and the seed, and the search ends earlier where
+  /// rounds bring nothing any more, unless iterations_given. With one, rounds are measured by the
+  /// clock, and end the search only if iterations_given.
   std::int64_t iterations = 1000;
   bool iterations_given = false;
   std::uint64_t seed = 0;

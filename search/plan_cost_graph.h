@@ -38,8 +38,8 @@ std::string write_cost_graph(const PlanCostGraph& graph);
 std::string write_contest_cost_graph(const PlanCostGraph& graph);
 
 /// The integer program of Alpa and XLA in the LP format that CBC, GLPK and others read: a 0/1
-/// variable per strategy, one per allowed pair of an edge, one row per moment. Costs are in units
-/// of 2^-20 s (0.95 us), which decimals give exactly.
+/// variable per strategy, one per allowed pair of an edge, one row per moment at which the limit
+/// can be exceeded. Costs are in units of 2^-20 s (0.95 us), which decimals give exactly.
 std::string write_lp_cost_graph(const PlanCostGraph& graph);
 
 }  // namespace meshplan

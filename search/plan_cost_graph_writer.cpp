@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The three formats of a plan's cost graph.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -257,6 +258,18 @@ class LpText {
   std::size_t width_ = 0;
 };
 
+/// Of bytes by node (or edge) and strategy (or pair): the sum of the most that each can have.
+Int128 largest_sum(const std::map<std::pair<std::size_t, std::size_t>, std::int64_t>& bytes) {
+  Int128 sum = 0;
+  for (auto at = bytes.begin(); at != bytes.end();) {
+    std::int64_t most = 0;
+    const std::size_t owner = at->first.first;
+    for (; at != bytes.end() && at->first.first == owner; ++at) most = std::max(most, at->second);
+    sum += most;
+  }
+  return sum;
+}
+
 std::string lp_cost(std::int64_t ticks) {
   constexpr double kTicksPerUnit = 1048576;  // 2^-20 s
   char buffer[64];
@@ -345,20 +358,18 @@ std::string write_lp_cost_graph(const PlanCostGraph& plan) {
         }
       }
     }
+    // a row only where the limit can be exceeded
+    if (largest_sum(of_nodes) + largest_sum(of_pairs) <= Int128{*graph.limit}) continue;
     lp.begin("m" + std::to_string(moment));
-    bool empty = true;
     for (const auto& [at, bytes] : of_nodes) {
       if (bytes == 0) continue;
       lp.term(std::to_string(bytes), strategy(at.first, at.second));
-      empty = false;
     }
     for (const auto& [at, bytes] : of_pairs) {
       if (bytes == 0) continue;
       const std::size_t width = sizes(graph.edges[at.first]).second;
       lp.term(std::to_string(bytes), pair(at.first, at.second / width, at.second % width));
-      empty = false;
     }
-    if (empty) lp.term("0", strategy(0, 0));
     lp.end("<= " + std::to_string(*graph.limit));
   }
   lp.line("Binary");

@@ -244,6 +244,13 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
       key.push_back(is_allowed.back() ? 1 : 0);
     }
   }
+  std::vector<Seconds> charges;  // empty: none
+  if (restrictions.strategy_charge) {
+    for (const Strategy& strategy : strategies) {
+      charges.push_back(restrictions.strategy_charge(id, strategy));
+      key.push_back(word(charges.back().value));
+    }
+  }
   const auto [number, added] = operator_class_of_.number(key);
   if (!added) return number;
 
@@ -281,6 +288,7 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
     if (!possible) continue;
     const OperatorPrice price = book_.operator_price(id, strategy);
     Seconds objective = price.objective;
+    if (!charges.empty()) objective += charges[at];
     for (std::size_t r = 0; r < op.outputs.size(); ++r) {
       const TensorState state = book_.result_state(id, strategy, r);
       made->result_states[r].push_back(book_.states(op.outputs[r]).index.at(state));
@@ -320,11 +328,17 @@ int PlanProblem::parameter_class(TensorId tensor, const Restrictions& restrictio
   auto allowed = [&](const TensorState& state, const ParameterChoice& choice) {
     return !restrictions.parameter || restrictions.parameter(tensor, state, choice);
   };
-  if (restrictions.parameter) {
+  auto charge = [&](const TensorState& state, const ParameterChoice& choice) {
+    return restrictions.parameter_charge ? restrictions.parameter_charge(tensor, state, choice)
+                                         : Seconds{};
+  };
+  if (restrictions.parameter || restrictions.parameter_charge) {
     for (const TensorState& state : table.states) {
       if (state.has_partial()) continue;
-      for (const ParameterChoice& choice : book_.parameter_choices(tensor, state))
+      for (const ParameterChoice& choice : book_.parameter_choices(tensor, state)) {
         key.push_back(allowed(state, choice) ? 1 : 0);
+        key.push_back(word(charge(state, choice).value));
+      }
     }
   }
   const auto [number, added] = parameter_class_of_.number(key);
@@ -342,7 +356,7 @@ int PlanProblem::parameter_class(TensorId tensor, const Restrictions& restrictio
       if (!price) continue;
       ParameterOption option;
       option.choice = choice;
-      option.objective = price->objective.value;
+      option.objective = price->objective.value + charge(table.states[s], choice).value;
       option.always = price->rest_bytes + price->gradient_bytes + price->optimizer_bytes;
       option.gathered = price->gathered_bytes;
       option.gathered_backward = price->gathered_backward ? price->gathered_bytes : 0;

@@ -25,13 +25,18 @@
 
 namespace meshplan {
 
-/// What may be chosen; an empty function allows everything. Answers must not depend on anything
-/// but the arguments.
+/// What may be chosen, and what is charged for; an empty function allows everything. Answers must
+/// not depend on anything but the arguments.
 struct Restrictions {
   std::function<bool(OperatorId, const Strategy&)> strategy;
   std::function<bool(TensorId, const TensorState&)>
       value;  ///< of copies, shared inputs and parameters
   std::function<bool(TensorId, const TensorState&, const ParameterChoice&)> parameter;
+  /// What a choice is charged beyond its price, on the price grid and not below 0; an empty
+  /// function charges nothing. Objectives of the problem then include it, those of evaluate() do
+  /// not.
+  std::function<Seconds(OperatorId, const Strategy&)> strategy_charge;
+  std::function<Seconds(TensorId, const TensorState&, const ParameterChoice&)> parameter_charge;
 };
 
 /// A price of memory at some moments, in seconds per byte. With `memory_only`, seconds do not count

@@ -4,10 +4,17 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <queue>
 #include <utility>
 
 namespace meshplan::solver {
+namespace {
+
+/// Tables over more than these are too large whatever the sizes.
+constexpr std::size_t kMostNeighbours = 64;
+
+}  // namespace
 
 BlockPlan::BlockPlan(const Core& core,
                      const std::vector<int>& nodes,
@@ -31,7 +38,11 @@ void BlockPlan::order_nodes(const Core& core,
                             const std::vector<int>& local) {
   const std::size_t count = nodes.size();
   const double most = std::log2(cap);
+  // ascending; what is gone is skipped and stays until half of a list is: hubs lose their
+  // neighbours one by one
   std::vector<std::vector<int>> around(count);
+  std::vector<std::size_t> degree(count);
+  std::vector<char> gone(count, 0);
   std::vector<double> width(count);
   std::vector<double> shift(count, 0);
   for (std::size_t i = 0; i < count; ++i) {
@@ -43,11 +54,14 @@ void BlockPlan::order_nodes(const Core& core,
     }
     std::sort(around[i].begin(), around[i].end());
     around[i].erase(std::unique(around[i].begin(), around[i].end()), around[i].end());
+    degree[i] = around[i].size();
     made_ += 4 + static_cast<double>(around[i].size());
   }
+  const auto is_gone = [&](int u) { return gone[static_cast<std::size_t>(u)] != 0; };
   const auto table_width = [&](std::size_t i) {
+    if (degree[i] > kMostNeighbours) return std::numeric_limits<double>::infinity();
     double sum = width[i];
-    for (const int u : around[i]) sum += width[static_cast<std::size_t>(u)];
+    for (const int u : around[i]) sum += is_gone(u) ? 0 : width[static_cast<std::size_t>(u)];
     return sum;
   };
   using Entry = std::pair<double, int>;
@@ -59,10 +73,16 @@ void BlockPlan::order_nodes(const Core& core,
   }
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue({}, std::move(all));
   position_.assign(count, -1);
-  std::vector<char> gone(count, 0);
-  const auto remove_from = [&](int u, int node) {
+  // a neighbour of `u` is gone
+  const auto lose_one = [&](int u) {
     std::vector<int>& list = around[static_cast<std::size_t>(u)];
-    list.erase(std::lower_bound(list.begin(), list.end(), node));
+    if (list.size() > 2 * --degree[static_cast<std::size_t>(u)] + 8) std::erase_if(list, is_gone);
+  };
+  const auto take_neighbours = [&](std::size_t i) {
+    std::vector<int> list = std::move(around[i]);
+    around[i].clear();
+    std::erase_if(list, is_gone);
+    return list;
   };
   const auto enqueue = [&](int u) {
     const auto at = static_cast<std::size_t>(u);
@@ -80,28 +100,29 @@ void BlockPlan::order_nodes(const Core& core,
       queue.pop();
       continue;
     }
-    if (first - shift[at] > most && !around[at].empty()) {
+    if (first - shift[at] > most && degree[at] > 0) {
       // freeze the node that makes tables large, here and elsewhere
       int worst = i;
       double weight = -1;
       const auto consider = [&](int u) {
         const auto of = static_cast<std::size_t>(u);
-        const double heavy = width[of] * static_cast<double>(around[of].size()) *
-                             (noise > 0 ? 0.5 + random.unit() : 1.0);
+        const double heavy =
+            width[of] * static_cast<double>(degree[of]) * (noise > 0 ? 0.5 + random.unit() : 1.0);
         if (heavy > weight) {
           weight = heavy;
           worst = u;
         }
       };
       consider(i);
-      for (const int u : around[at]) consider(u);
+      for (const int u : around[at]) {
+        if (!is_gone(u)) consider(u);
+      }
       const auto out = static_cast<std::size_t>(worst);
       gone[out] = 1;
       ++frozen_;
-      const std::vector<int> neighbours = std::move(around[out]);
-      around[out].clear();
+      const std::vector<int> neighbours = take_neighbours(out);
       for (const int u : neighbours) {
-        remove_from(u, worst);
+        lose_one(u);
         enqueue(u);
       }
       made_ += 8 * static_cast<double>(neighbours.size());
@@ -111,13 +132,15 @@ void BlockPlan::order_nodes(const Core& core,
     gone[at] = 1;
     position_[at] = static_cast<int>(order_.size());
     order_.push_back(i);
-    const std::vector<int> neighbours = std::move(around[at]);
-    around[at].clear();
+    const std::vector<int> neighbours = take_neighbours(at);
     made_ += 8 + 4 * static_cast<double>(neighbours.size() * neighbours.size());
     for (const int u : neighbours) {
       std::vector<int>& list = around[static_cast<std::size_t>(u)];
-      if (neighbours.size() == 1) {
-        remove_from(u, i);
+      const bool knows_all = std::all_of(neighbours.begin(), neighbours.end(), [&](int w) {
+        return w == u || std::binary_search(list.begin(), list.end(), w);
+      });
+      if (knows_all) {
+        lose_one(u);
       } else {
         joined.clear();
         std::set_union(list.begin(),
@@ -125,8 +148,9 @@ void BlockPlan::order_nodes(const Core& core,
                        neighbours.begin(),
                        neighbours.end(),
                        std::back_inserter(joined));
-        std::erase_if(joined, [&](int w) { return w == i || w == u; });
+        std::erase_if(joined, [&](int w) { return w == u || is_gone(w); });
         list = joined;
+        degree[static_cast<std::size_t>(u)] = joined.size();
       }
       enqueue(u);
     }

@@ -17,7 +17,8 @@
 //               after as well, go; uses of equal intervals are added up; what all strategies of a
 //               node use is used in any case.
 //
-// Each keeps at least one optimal solution. Sums are exact as long as they are below 2^53.
+// Each keeps at least one optimal solution. Sums are exact as long as they are below 2^53. Work is
+// limited: where nodes have thousands of strategies or edges, what is left unreduced is as good.
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -50,13 +51,18 @@ class Reducer {
       std::iota(nodes_[v].numbers.begin(), nodes_[v].numbers.end(), 0);
       nodes_[v].strategies = static_cast<int>(nodes_[v].costs.size());
     }
+    double entries = 0;
+    for (const Problem::Edge& edge : problem.edges)
+      entries += static_cast<double>(pool_.table(edge.table).costs.size());
+    most_work_ = kMostWork + kWorkPerEntry * entries;
+    most_made_ = kMostMade + kMadePerEntry * entries;
     for (const Problem::Edge& edge : problem.edges) add_edge(edge.from, edge.to, edge.table);
   }
 
   Reduced run() {
     compress_moments();
     for (std::size_t v = 0; v < nodes_.size(); ++v) look_at(static_cast<int>(v));
-    while (!impossible_ && !stop_()) {
+    while (!impossible_ && !ended()) {
       if (quick_step()) continue;
       if (slow_step()) continue;
       if (!compress_moments()) break;
@@ -66,11 +72,29 @@ class Reducer {
   }
 
  private:
+  static constexpr double kMostWork = 3e9;  ///< numbers looked at: some seconds
+  static constexpr double kWorkPerEntry = 200;
+  static constexpr double kMostMade = 2e7;  ///< entries of tables, which all stay in the pool
+  static constexpr double kMadePerEntry = 20;
+  static constexpr double kLargeMerge = 1 << 18;  ///< entries that a merge may make in any case
+  static constexpr double kMergeGrowth = 2;       ///< and in terms of those that it replaces
+  static constexpr double kDominanceShare = 0.1;  ///< of the work, for one node
+  static constexpr int kMostMomentPasses = 50;
+
+  bool ended() const { return work_ > most_work_ || made_ > most_made_ || stop_(); }
+
+  int add_table(std::size_t rows, std::size_t columns, const std::vector<double>& costs) {
+    made_ += static_cast<double>(costs.size());
+    work_ += 8 * static_cast<double>(costs.size());
+    return pool_.add(static_cast<int>(rows), static_cast<int>(columns), costs);
+  }
+
   struct Node {
     std::vector<int> numbers;  ///< of the strategies that are left
     std::vector<double> costs;
     std::vector<Use> uses;
     std::vector<int> edges;  ///< removed ones stay until half of them are
+    std::vector<int> fresh;  ///< not yet looked at for strategies that they forbid
     int degree = 0;          ///< edges that are not removed
     int strategies = 0;      ///< at the beginning
     bool alive = true;
@@ -97,6 +121,7 @@ class Reducer {
   /// Something about the node changed.
   void look_at(int v) {
     Node& own = node(v);
+    work_ += 1;
     if (!own.alive) return;
     if (!own.queued) {
       own.queued = true;
@@ -198,12 +223,14 @@ class Reducer {
       std::vector<double> sum = first.costs;
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second.costs[i];
       remove_edge(parallel);
-      table = pool_.add(second.rows, second.columns, sum);
+      table = add_table(
+          static_cast<std::size_t>(second.rows), static_cast<std::size_t>(second.columns), sum);
     }
     const int made = static_cast<int>(edges_.size());
     edges_.push_back({a, b, table, true});
     for (const int v : {a, b}) {
       node(v).edges.push_back(made);
+      node(v).fresh.push_back(made);
       ++node(v).degree;
       look_at(v);
     }
@@ -213,6 +240,7 @@ class Reducer {
   int edge_between(int a, int b) {
     const int fewer = node(a).edges.size() <= node(b).edges.size() ? a : b;
     const int wanted = fewer == a ? b : a;
+    work_ += static_cast<double>(node(fewer).edges.size());
     for (const int e : node(fewer).edges) {
       if (edge(e).alive && other(edge(e), fewer) == wanted) return e;
     }
@@ -233,6 +261,7 @@ class Reducer {
   /// A copy, since edges change while one walks over them.
   std::vector<int> live_edges(int v) {
     std::vector<int> live;
+    work_ += static_cast<double>(node(v).edges.size());
     for (const int e : node(v).edges) {
       if (edge(e).alive) live.push_back(e);
     }
@@ -245,13 +274,27 @@ class Reducer {
     const int b = edge(e).b;
     const int from_a = table_from(edge(e), a);
     const int from_b = table_from(edge(e), b);
-    const bool a_determines = shape(from_a).determines;
-    const bool b_determines = shape(from_b).determines;
+    const bool a_determines = shape(from_a).determines && may_take(a, b);
+    const bool b_determines = shape(from_b).determines && may_take(b, a);
     if (a_determines && !(b_determines && node(b).degree > node(a).degree)) {
       merge(a, b, e, determined_columns(from_a));
     } else if (b_determines) {
       merge(b, a, e, determined_columns(from_b));
     }
+  }
+
+  /// Whether the tables do not grow much when `b` becomes part of `a`: pairs of large nodes that
+  /// determine both ends would be combined with all other neighbours of theirs.
+  bool may_take(int a, int b) {
+    double others = 0;
+    for (const int e : node(b).edges) {
+      if (edge(e).alive && other(edge(e), b) != a)
+        others += static_cast<double>(node(other(edge(e), b)).costs.size());
+    }
+    const double made = others * static_cast<double>(node(a).costs.size());
+    const double before = others * static_cast<double>(node(b).costs.size()) +
+                          static_cast<double>(node(a).costs.size() * node(b).costs.size());
+    return made <= std::max(kLargeMerge, kMergeGrowth * before);
   }
 
   std::vector<int> determined_columns(int table) const {
@@ -277,9 +320,11 @@ class Reducer {
       }
     };
     check(own.costs);
-    for (const int e : own.edges) {
+    work_ += static_cast<double>(own.costs.size() * (own.fresh.size() + 1));
+    for (const int e : own.fresh) {
       if (edge(e).alive) check(pool_.row_minima(table_from(edge(e), v)));
     }
+    own.fresh.clear();
     if (gone.empty()) return;
     if (std::count(gone.begin(), gone.end(), 0) == 0) {
       impossible_ = Impossible{true, 0, 0};
@@ -296,6 +341,7 @@ class Reducer {
     for (const int e : own.edges) {
       if (edge(e).alive) tables.push_back(table_from(edge(e), v));
     }
+    work_ += static_cast<double>(tables.size() * own.costs.size());
     std::vector<double> least = own.costs;
     for (const int table : tables) {
       const std::vector<double>& minima = pool_.row_minima(table);
@@ -330,9 +376,12 @@ class Reducer {
       costs.push_back(pool_.table(table).costs.data());
       columns.push_back(static_cast<std::size_t>(pool_.table(table).columns));
     }
+    const double most = work_ + kDominanceShare * most_work_;
     for (const std::size_t s : order) {
+      if (work_ > most || ended()) return;
       for (const std::size_t t : order) {
         if (least[t] > least[s]) break;  // cheaper in any case
+        work_ += 4;
         if (t == s || gone[t] != 0) continue;
         const double* const more = usage_.data() + s * width;
         const double* const less = usage_.data() + t * width;
@@ -346,6 +395,7 @@ class Reducer {
           const double* const than = costs[e] + t * columns[e];
           const double bound = minima[e][s] - minima[e][t];
           double difference = kForbidden;
+          work_ += static_cast<double>(columns[e]);
           for (std::size_t c = 0; c < columns[e]; ++c) {
             if (row[c] != kForbidden) difference = std::min(difference, row[c] - than[c]);
           }
@@ -384,7 +434,7 @@ class Reducer {
         costs.insert(costs.end(), begin, begin + from.columns);
       }
       remove_edge(e);
-      add_edge(v, u, pool_.add(static_cast<int>(kept.size()), static_cast<int>(columns), costs));
+      add_edge(v, u, add_table(kept.size(), columns, costs));
     }
     own.combined = false;
     look_at(v);
@@ -473,9 +523,9 @@ class Reducer {
         const auto begin = table.costs.begin() + std::ptrdiff_t{c} * table.columns;
         costs.insert(costs.end(), begin, begin + table.columns);
       }
-      const int columns = table.columns;
+      const auto columns = static_cast<std::size_t>(table.columns);
       remove_edge(e);
-      add_edge(a, u, pool_.add(static_cast<int>(count), columns, costs));
+      add_edge(a, u, add_table(count, columns, costs));
     }
     remove_node(b);
     into.combined = false;
@@ -552,7 +602,7 @@ class Reducer {
       keep[t] = sum > room_[t] ? 1 : 0;
     }
     keep_moments(keep);
-    while (drop_covered_moments()) {
+    for (int pass = 0; pass < kMostMomentPasses && drop_covered_moments(); ++pass) {
     }
     check_room();
     return !impossible_ && !(quick_.empty() && slow_.empty() && new_edges_.empty());
@@ -563,34 +613,47 @@ class Reducer {
     for (std::size_t t = 0; t < room_.size(); ++t) {
       if (room_[t] < -usage_tolerance_ &&
           (!impossible_ || limit_ - room_[t] > impossible_->least_usage))
-        impossible_ = Impossible{false, limit_ - room_[t], when_[t]};
+        impossible_ = Impossible{false, limit_ - room_[t] - usage_tolerance_, when_[t]};
     }
   }
 
   /// Between neighbours p and q: if no use ends at q and the room there is no larger, p needs no
-  /// look; if no use begins at q and the room at p is no larger, q needs none.
+  /// look; if no use begins at q and the room at p is no larger, q needs none. Begins and ends of
+  /// what is dropped move to the next moment that is kept. Whether any was dropped.
   bool drop_covered_moments() {
     std::vector<char> begins(room_.size() + 1, 0);
     std::vector<char> ends(room_.size() + 1, 0);
     for (const Node& own : nodes_) {
+      work_ += 1 + static_cast<double>(own.uses.size());
       for (const Use& use : own.uses) {
         begins[static_cast<std::size_t>(use.begin)] = 1;
         ends[static_cast<std::size_t>(use.end)] = 1;
       }
     }
+    work_ += static_cast<double>(room_.size());
     std::vector<char> keep(room_.size(), 1);
-    bool any = false;
-    for (std::size_t q = 1; q < room_.size(); ++q) {
-      if (ends[q] == 0 && room_[q] <= room_[q - 1]) {
-        keep[q - 1] = 0;
-        any = true;
-      } else if (begins[q] == 0 && room_[q - 1] <= room_[q]) {
-        keep[q] = 0;
-        any = true;
+    std::vector<std::size_t> kept;
+    for (std::size_t q = 0; q < room_.size(); ++q) {
+      while (!kept.empty()) {
+        const std::size_t p = kept.back();
+        if (ends[q] == 0 && room_[q] <= room_[p]) {
+          keep[p] = 0;
+          begins[q] = std::max(begins[q], begins[p]);
+          ends[q] = std::max(ends[q], ends[p]);
+          kept.pop_back();
+          continue;
+        }
+        if (begins[q] == 0 && room_[p] <= room_[q]) {
+          keep[q] = 0;
+          ends[q + 1] = std::max(ends[q + 1], ends[q]);
+        }
+        break;
       }
+      if (keep[q] != 0) kept.push_back(q);
     }
-    if (any) keep_moments(keep);
-    return any;
+    if (kept.size() == room_.size()) return false;
+    keep_moments(keep);
+    return true;
   }
 
   void keep_moments(const std::vector<char>& keep) {
@@ -668,6 +731,10 @@ class Reducer {
   std::vector<double> fixed_;  ///< changes of the usage that is there in any case, not yet in room_
   BackMap back_;
   const std::function<bool()>& stop_;
+  double work_ = 0;  ///< numbers looked at
+  double most_work_ = 0;
+  double made_ = 0;  ///< entries of new tables
+  double most_made_ = 0;
   std::deque<int> new_edges_;
   std::deque<int> quick_;
   std::deque<int> slow_;

@@ -65,14 +65,20 @@ const BlockPlan& Worker::full_plan(Budget& budget) {
     return plans_[next_plan_++ % plans_.size()];
   std::vector<int> all(static_cast<std::size_t>(core_.nodes()));
   for (std::size_t v = 0; v < all.size(); ++v) all[v] = static_cast<int>(v);
+  // one cap may be too small and the next one too large: once too large, it only shrinks
+  bool may_grow = plans_.empty();
   while (true) {
     BlockPlan plan(core_, all, plan_cap_, plans_.empty() ? 0 : 2, random_, workspace_);
     budget.spend(plan.cost_to_make());
     const bool large = plan.work() > 4 * kFullPlanWork && plan_cap_ > 64;
-    const bool small = plan.work() < kFullPlanWork / 8 && !plan.complete() && plan_cap_ < 1 << 22;
-    if (large) plan_cap_ /= 4;
-    if (small && plans_.empty()) plan_cap_ *= 4;
-    if ((large || (small && plans_.empty())) && !budget.over()) continue;
+    const bool small =
+        may_grow && plan.work() < kFullPlanWork / 8 && !plan.complete() && plan_cap_ < 1 << 22;
+    if (large) {
+      plan_cap_ /= 4;
+      may_grow = false;
+    }
+    if (small) plan_cap_ *= 4;
+    if ((large || small) && !budget.over()) continue;
     plans_.push_back(std::move(plan));
     return plans_.back();
   }

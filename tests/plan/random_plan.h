@@ -35,6 +35,7 @@ class RandomPlan {
     if (coin()) plan.result.gap = 0.25;
     if (coin()) plan.result.min_memory = number(1000);
     plan.result.found_by = "dp";
+    if (coin()) plan.preference = {{0.01, time(), number(9), number(9), number(9), number(9)}};
     plan.cost.step_time = time();
     plan.cost.tokens_per_second = 12.5;
     if (coin()) plan.cost.price_per_step = 0.125;

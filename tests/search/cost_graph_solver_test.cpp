@@ -128,8 +128,59 @@ TEST_CASE("graphs with few forbidden pairs keep their loops and are solved to th
   check_against_brute_force(options, 3000, 60);
 }
 
+bool never() { return false; }
+
+/// Every labelling of the nodes of `block`, the others as they are, one after another.
+template <class Visit>
+void each_labelling(const solver::Core& core,
+                    const std::vector<int>& block,
+                    solver::Labels labels,
+                    const Visit& visit) {
+  for (const int v : block) labels[static_cast<std::size_t>(v)] = 0;
+  while (true) {
+    visit(labels);
+    std::size_t i = 0;
+    while (i < block.size() && ++labels[static_cast<std::size_t>(block[i])] == core.size(block[i]))
+      labels[static_cast<std::size_t>(block[i++])] = 0;
+    if (i == block.size()) return;
+  }
+}
+
+/// Every labelling that is allowed and fits.
+template <class Visit>
+void each_feasible(const solver::Core& core, const Visit& visit) {
+  std::vector<int> all;
+  for (int v = 0; v < core.nodes(); ++v) all.push_back(v);
+  each_labelling(core, all, solver::Labels(all.size(), 0), [&](const solver::Labels& labels) {
+    const double cost = core.cost_of(labels);
+    if (cost < core.big() / 2 && core.fits(core.usage_of(labels))) visit(labels, cost);
+  });
+}
+
+/// A random graph that keeps loops when it is reduced, within a limit close to the least.
+struct TightCase {
+  explicit TightCase(std::uint64_t seed) : random(seed) {
+    RandomCostGraphOptions options;
+    options.forbidden_percent = 4;
+    options.edge_percent = 60;
+    options.most_nodes = 6;
+    graph = random_cost_graph(random, options);
+    const EveryAssignment brute(graph);
+    if (brute.allowed().empty()) return;
+    graph.limit = *brute.least_peak() + random.between(0, 4);
+    optimum = static_cast<double>(*brute.least_cost(graph.limit));
+    solver::BackMap back;
+    reduced = reduce(solver::to_problem(graph, back), never);
+    REQUIRE(!reduced.impossible);
+  }
+
+  Random random;
+  CostGraph graph;
+  std::optional<double> optimum;  ///< none: everything is forbidden
+  solver::Reduced reduced;
+};
+
 TEST_CASE("reductions keep the optimum, and what they leave expands to it") {
-  const auto never = [] { return false; };
   int smaller = 0;
   for (std::uint64_t seed = 1; seed <= 250; ++seed) {
     Random random(seed);
@@ -152,21 +203,14 @@ TEST_CASE("reductions keep the optimum, and what they leave expands to it") {
       const solver::Core core(reduced.problem);
       if (core.nodes() < static_cast<int>(graph.nodes.size())) ++smaller;
       std::optional<double> best;
-      solver::Labels labels(static_cast<std::size_t>(core.nodes()), 0);
-      while (true) {
-        const double cost = core.cost_of(labels);
-        if (cost < core.big() / 2 && core.fits(core.usage_of(labels))) {
-          std::vector<int> assignment = reduced.back.expand(labels);
-          assignment.resize(graph.nodes.size());
-          const CostGraphEvaluation evaluation = evaluate(graph, assignment);
-          CHECK(evaluation.feasible());
-          CHECK(static_cast<double>(evaluation.cost) == cost);
-          best = std::min(best.value_or(cost), cost);
-        }
-        std::size_t v = 0;
-        while (v < labels.size() && ++labels[v] == core.size(static_cast<int>(v))) labels[v++] = 0;
-        if (v == labels.size()) break;
-      }
+      each_feasible(core, [&](const solver::Labels& labels, double cost) {
+        std::vector<int> assignment = reduced.back.expand(labels);
+        assignment.resize(graph.nodes.size());
+        const CostGraphEvaluation evaluation = evaluate(graph, assignment);
+        CHECK(evaluation.feasible());
+        CHECK(static_cast<double>(evaluation.cost) == cost);
+        best = std::min(best.value_or(cost), cost);
+      });
       REQUIRE(best.has_value() == optimum.has_value());
       if (best) CHECK(*best == static_cast<double>(*optimum));
     }
@@ -175,32 +219,21 @@ TEST_CASE("reductions keep the optimum, and what they leave expands to it") {
 }
 
 TEST_CASE("every bound at any prices stays below the optimum, every repaired labelling above it") {
-  const auto never = [] { return false; };
   int bounds = 0;
   int repaired = 0;
   for (std::uint64_t seed = 1; seed <= 80; ++seed) {
-    Random random(seed);
-    RandomCostGraphOptions options;
-    options.forbidden_percent = 4;
-    options.edge_percent = 60;
-    options.most_nodes = 6;
-    CostGraph graph = random_cost_graph(random, options);
-    const EveryAssignment brute(graph);
-    if (brute.allowed().empty()) continue;
-    graph.limit = *brute.least_peak() + random.between(0, 4);
-    const double optimum = static_cast<double>(*brute.least_cost(graph.limit));
+    TightCase one(seed);
+    if (!one.optimum) continue;
+    const double optimum = *one.optimum;
     INFO("seed " << seed);
-    solver::BackMap back;
-    const solver::Reduced reduced = reduce(solver::to_problem(graph, back), never);
-    REQUIRE(!reduced.impossible);
-    const solver::Core core(reduced.problem);
+    const solver::Core core(one.reduced.problem);
     solver::Prices prices(core);
     solver::Worker worker(core, seed);
     solver::Budget budget(1e12, std::nullopt, nullptr);
     for (int step = 0; step < 60; ++step) {
       if (step % 20 == 10) {  // anything at all
         std::vector<double> any(static_cast<std::size_t>(core.moments()));
-        for (double& price : any) price = static_cast<double>(random.between(0, 30)) / 7;
+        for (double& price : any) price = static_cast<double>(one.random.between(0, 30)) / 7;
         prices.set(any);
       }
       REQUIRE(prices.bound() <= optimum);
@@ -227,44 +260,29 @@ TEST_CASE("every bound at any prices stays below the optimum, every repaired lab
 }
 
 TEST_CASE("the bound of a strategy holds for every labelling that uses it") {
-  const auto never = [] { return false; };
   int checked = 0;
   int above = 0;
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
-    Random random(seed);
-    RandomCostGraphOptions options;
-    options.forbidden_percent = 4;
-    options.edge_percent = 60;
-    options.most_nodes = 6;
-    CostGraph graph = random_cost_graph(random, options);
-    const EveryAssignment brute(graph);
-    if (brute.allowed().empty()) continue;
-    graph.limit = *brute.least_peak() + random.between(0, 4);
-    solver::BackMap back;
-    const solver::Reduced reduced = reduce(solver::to_problem(graph, back), never);
-    const solver::Core core(reduced.problem);
-    const double optimum = static_cast<double>(*brute.least_cost(graph.limit));
+    TightCase one(seed);
+    if (!one.optimum) continue;
+    const double optimum = *one.optimum;
+    INFO("seed " << seed);
+    const solver::Core core(one.reduced.problem);
     solver::Prices prices(core);
     for (int step = 0; step < 40; ++step) {
       prices.bound();
       prices.climb(optimum);
     }
     const std::vector<double> bounds = prices.strategy_bounds();
-    solver::Labels labels(static_cast<std::size_t>(core.nodes()), 0);
-    while (core.nodes() > 0) {
-      const double cost = core.cost_of(labels);
-      if (cost < core.big() / 2 && core.fits(core.usage_of(labels))) {
-        for (int v = 0; v < core.nodes(); ++v) {
-          const double bound =
-              bounds[core.first(v) + static_cast<std::size_t>(labels[static_cast<std::size_t>(v)])];
-          REQUIRE(bound <= cost);
-          ++checked;
-        }
+    if (core.nodes() == 0) continue;
+    each_feasible(core, [&](const solver::Labels& labels, double cost) {
+      for (int v = 0; v < core.nodes(); ++v) {
+        const double bound =
+            bounds[core.first(v) + static_cast<std::size_t>(labels[static_cast<std::size_t>(v)])];
+        REQUIRE(bound <= cost);
+        ++checked;
       }
-      std::size_t v = 0;
-      while (v < labels.size() && ++labels[v] == core.size(static_cast<int>(v))) labels[v++] = 0;
-      if (v == labels.size()) break;
-    }
+    });
     for (const double bound : bounds) above += bound > optimum ? 1 : 0;
   }
   CHECK(checked > 200);
@@ -272,7 +290,6 @@ TEST_CASE("the bound of a strategy holds for every labelling that uses it") {
 }
 
 TEST_CASE("a block is minimised exactly with everything else fixed") {
-  const auto never = [] { return false; };
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Random random(seed);
     RandomCostGraphOptions options;
@@ -293,15 +310,9 @@ TEST_CASE("a block is minimised exactly with everything else fixed") {
     }
     if (block.empty()) continue;
     double best = core.cost_of(labels);
-    solver::Labels other = labels;
-    for (const int v : block) other[static_cast<std::size_t>(v)] = 0;
-    while (true) {
+    each_labelling(core, block, labels, [&](const solver::Labels& other) {
       best = std::min(best, core.cost_of(other));
-      std::size_t i = 0;
-      while (i < block.size() && ++other[static_cast<std::size_t>(block[i])] == core.size(block[i]))
-        other[static_cast<std::size_t>(block[i++])] = 0;
-      if (i == block.size()) break;
-    }
+    });
     INFO("seed " << seed);
     for (const double cap : {1e6, 4.0}) {  // with small tables nodes are frozen
       solver::BlockWorkspace workspace;
@@ -321,34 +332,176 @@ TEST_CASE("a block is minimised exactly with everything else fixed") {
   }
 }
 
+/// A node of random costs and memory, used from its own moment on.
+void add_random_node(CostGraph& graph, Random& random, int strategies, std::int64_t duration) {
+  std::vector<std::int64_t> costs;
+  std::vector<std::int64_t> usage;
+  for (int s = 0; s < strategies; ++s) {
+    costs.push_back(random.between(0, 100));
+    usage.push_back(random.between(1, 100));
+  }
+  const auto at = static_cast<std::int64_t>(graph.nodes.size());
+  graph.nodes.push_back({graph.pool.add(costs), {{at, at + duration, graph.pool.add(usage)}}});
+}
+
+void add_random_edge(CostGraph& graph, Random& random, int a, int b) {
+  const std::size_t pairs =
+      graph.strategies(static_cast<std::size_t>(a)) * graph.strategies(static_cast<std::size_t>(b));
+  std::vector<std::int64_t> costs;
+  for (std::size_t i = 0; i < pairs; ++i) costs.push_back(i % 5 == 0 ? 0 : random.between(0, 200));
+  graph.edges.push_back({a, b, graph.pool.add(costs), {}});
+}
+
 /// A chain of layers with skips over several, whose memory limit binds: too large to try
 /// everything.
 CostGraph layered_graph(std::uint64_t seed, int nodes) {
   Random random(seed);
   CostGraph graph;
   graph.contest = true;
-  std::vector<std::int64_t> least;
-  for (int v = 0; v < nodes; ++v) {
-    std::vector<std::int64_t> costs;
-    std::vector<std::int64_t> usage;
-    for (int s = 0; s < 4; ++s) {
-      costs.push_back(random.between(0, 100));
-      usage.push_back(random.between(1, 100));
-    }
-    graph.nodes.push_back(
-        {graph.pool.add(costs), {{v, v + random.between(2, 12), graph.pool.add(usage)}}});
-  }
-  const auto link = [&](int a, int b) {
-    std::vector<std::int64_t> costs;
-    for (int i = 0; i < 16; ++i) costs.push_back(i % 5 == 0 ? 0 : random.between(0, 200));
-    graph.edges.push_back({a, b, graph.pool.add(costs), {}});
-  };
+  for (int v = 0; v < nodes; ++v) add_random_node(graph, random, 4, random.between(2, 12));
   for (int v = 1; v < nodes; ++v) {
-    link(v - 1, v);
-    if (v >= 5 && random.chance(50)) link(v - 5, v);
+    add_random_edge(graph, random, v - 1, v);
+    if (v >= 5 && random.chance(50)) add_random_edge(graph, random, v - 5, v);
   }
   graph.limit = 400;
   return graph;
+}
+
+SolveOptions one_round() {
+  SolveOptions options;
+  options.iterations = 1;
+  return options;
+}
+
+struct Shape {
+  const char* name;
+  int nodes;
+  std::int64_t duration;  ///< of the memory of a node; 0: to the end
+  std::vector<int> back;  ///< edges to the nodes so many before; 0: to the first node
+};
+
+void solve_shape(const Shape& shape) {
+  INFO(shape.name);
+  Random random(11);
+  CostGraph graph;
+  graph.contest = true;
+  for (int v = 0; v < shape.nodes; ++v)
+    add_random_node(graph, random, 3, shape.duration > 0 ? shape.duration : shape.nodes - v);
+  for (int v = 1; v < shape.nodes; ++v) {
+    for (const int back : shape.back) {
+      if (back <= v && !(back == 1 && v == 1 && shape.back.size() > 1))
+        add_random_edge(graph, random, back == 0 ? 0 : v - back, v);
+    }
+    for (int u = 0; shape.back.empty() && u < v; ++u) add_random_edge(graph, random, u, v);
+  }
+  const CostGraphSolution free = solve_cost_graph(graph, one_round());
+  REQUIRE((free.status == Status::kOptimal || free.status == Status::kFeasible));
+  graph.limit = 1;
+  const CostGraphSolution none = solve_cost_graph(graph, one_round());
+  REQUIRE(none.status == Status::kImpossible);
+  REQUIRE(none.least_usage.has_value());
+  graph.limit = static_cast<std::int64_t>(1.2 * *none.least_usage);
+  const CostGraphSolution limited = solve_cost_graph(graph, one_round());
+  REQUIRE((limited.status == Status::kOptimal || limited.status == Status::kFeasible));
+  CHECK(limited.evaluation.feasible());
+  CHECK(*limited.lower_bound <= limited.evaluation.cost);
+  CHECK(*free.lower_bound <= limited.evaluation.cost);
+  CHECK(free.evaluation.peak_usage > *graph.limit);  // the limit binds
+}
+
+TEST_CASE("large simple graphs end, without a limit, with one, and with too small a one") {
+  solve_shape({"chain", 20'000, 5, {1}});
+  solve_shape({"star", 4'000, 5, {0}});
+  solve_shape({"wheel", 4'000, 5, {0, 1}});
+}
+
+TEST_CASE("dense graphs and long lives of memory end as well", "[slow]") {
+  solve_shape({"chain with memory kept to the end", 3'000, 0, {1}});
+  solve_shape({"grid", 400, 30, {1, 20}});
+  solve_shape({"all with all", 60, 60, {}});
+}
+
+TEST_CASE("plans of all nodes are found where one cap is too small and the next one too large") {
+  Random random(3);
+  CostGraph graph;
+  graph.contest = true;
+  for (int pair = 0; pair < 1500; ++pair) {
+    for (const int strategies : {200, 100}) {
+      graph.nodes.push_back(
+          {graph.pool.add(std::vector<std::int64_t>(static_cast<std::size_t>(strategies), pair)),
+           {}});
+    }
+  }
+  std::vector<std::int64_t> costs;
+  for (int i = 0; i < 200 * 100; ++i) costs.push_back(random.between(0, 1000));
+  const int table = graph.pool.add(costs);
+  for (int v = 0; v < 3000; v += 2) graph.edges.push_back({v, v + 1, table, {}});
+  solver::BackMap back;
+  const solver::Core core(solver::to_problem(graph, back));
+  solver::Worker worker(core, 1);
+  solver::Budget budget(std::numeric_limits<double>::infinity(), std::nullopt, nullptr);
+  solver::Labels labels(3000, 0);
+  const double before = core.cost_of(labels);
+  worker.polish(core.costs(), labels, budget);
+  CHECK(core.cost_of(labels) < before);
+}
+
+TEST_CASE("memory on the pairs of large nodes is not combined with all that is around them") {
+  Random random(5);
+  CostGraph graph;
+  graph.contest = true;
+  for (const int strategies : {60, 40, 60, 40}) {
+    add_random_node(graph, random, strategies, 4);
+  }
+  double pairs = 0;
+  for (const auto& [a, b] : {std::pair(0, 1), std::pair(1, 2), std::pair(2, 3), std::pair(3, 0)}) {
+    add_random_edge(graph, random, a, b);
+    std::vector<std::int64_t> usage;
+    for (int i = 0; i < 2400; ++i) usage.push_back(random.between(0, 50));
+    graph.edges.back().uses.push_back({a, b + 3, graph.pool.add(usage)});
+    pairs += 2400;
+  }
+  graph.limit = 300;
+  solver::BackMap back;
+  solver::Problem problem = solver::to_problem(graph, back);
+  const solver::Reduced reduced = reduce(std::move(problem), never);
+  REQUIRE(!reduced.impossible);
+  double entries = 0;
+  for (const solver::Problem::Edge& edge : reduced.problem.edges)
+    entries += static_cast<double>(reduced.problem.pool.table(edge.table).costs.size());
+  CHECK(entries < 120 * pairs);  // 2,400 x 2,400 for each two of them otherwise
+}
+
+TEST_CASE("where everything costs the same any assignment within the limit is optimal") {
+  Random random(6);
+  CostGraph graph;
+  graph.contest = true;
+  for (int v = 0; v < 200; ++v) add_random_node(graph, random, 4, 6);
+  for (CostGraph::Node& node : graph.nodes)
+    node.costs = graph.pool.add(std::vector<std::int64_t>(4, 7));
+  for (int v = 1; v < 200; ++v)
+    graph.edges.push_back({v - 1, v, graph.pool.add(std::vector<std::int64_t>(16, 2)), {}});
+  graph.limit = 400;
+  const CostGraphSolution solution = solve_cost_graph(graph, quick());
+  REQUIRE(solution.status == Status::kOptimal);
+  CHECK(solution.evaluation.cost == 200 * 7 + 199 * 2);
+}
+
+TEST_CASE("without a number of rounds a search ends when nothing moves any more", "[slow]") {
+  Random random(8);
+  CostGraph graph;
+  graph.contest = true;
+  for (int v = 0; v < 14; ++v) add_random_node(graph, random, 300, 14);
+  for (int v = 0; v < 14; ++v) {
+    for (int u = 0; u < v; ++u) {
+      if (random.chance(40)) add_random_edge(graph, random, u, v);
+    }
+  }
+  graph.limit = 14 * 30;
+  SolveOptions options;
+  const CostGraphSolution solution = solve_cost_graph(graph, options);
+  CHECK(solution.phases.rounds < options.iterations);
+  CHECK(solution.evaluation.feasible());
 }
 
 TEST_CASE("the result depends on the seed and the work alone, not on the number of threads") {
@@ -414,6 +567,23 @@ TEST_CASE("costs and usages near 64 bits are added up in 128") {
   CHECK(solution.evaluation.cost == evaluation.cost);
   CHECK(*solution.lower_bound <= solution.evaluation.cost);
   CHECK(solution.gap < 1e-9);
+}
+
+TEST_CASE("what is said of too small a limit holds for usages that doubles cannot hold") {
+  CostGraph graph;
+  graph.contest = true;
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (int v = 0; v < 3; ++v) {
+    graph.nodes.push_back(
+        {graph.pool.add(std::vector<std::int64_t>{5, 3}),
+         {{v % 2, most, graph.pool.add(std::vector<std::int64_t>{most, most - 1})}}});
+  }
+  graph.limit = most;
+  const CostGraphSolution solution = solve_cost_graph(graph, quick());
+  REQUIRE(solution.status == Status::kImpossible);
+  REQUIRE(solution.least_usage.has_value());
+  CHECK(static_cast<Int128>(*solution.least_usage) <= 3 * (Int128{most} - 1));
+  CHECK(static_cast<Int128>(*solution.least_usage) > most);
 }
 
 TEST_CASE("a graph without nodes has the empty assignment") {

@@ -86,6 +86,27 @@ TEST_CASE("a plan's cost graph has the optimum of the plan's search, with and wi
   CHECK(limited > 2);
 }
 
+TEST_CASE("cost graphs with memory on pairs of many strategies are solved in two rounds") {
+  // pairs of nodes of 60 and more strategies are nodes of thousands
+  for (const auto& [seed, limit] : {std::pair<std::uint64_t, Bytes>(53, 180)}) {
+    Case c(seed);
+    INFO("seed " << seed << ": " << c.text);
+    auto book = PriceBook::make(c.graph, c.cluster, c.mesh, c.options);
+    REQUIRE(book.has_value());
+    auto problem = PlanProblem::make(**book, {});
+    REQUIRE(problem.has_value());
+    const auto made = plan_cost_graph(**book, {}, limit);
+    REQUIRE(made.has_value());
+    const CostGraphSolution solved = solve_cost_graph(made->graph, few_rounds());
+    const MemorySearchResult found = memory_search(**problem, limit);
+    REQUIRE(found.decision.has_value());
+    REQUIRE(solved.lower_bound.has_value());
+    CHECK(seconds(*solved.lower_bound) <= found.objective.value);
+    CHECK(solved.evaluation.feasible());
+    CHECK(found.lower_bound <= seconds(solved.evaluation.cost));
+  }
+}
+
 TEST_CASE("what is written is read back as the same problem, in both formats") {
   for (std::uint64_t seed = 100; seed < 103; ++seed) {
     Case c(seed);
@@ -119,17 +140,23 @@ TEST_CASE("the integer program has a row per node and moment, and costs are exac
   const Cluster cluster = test::cluster({test::level(2, 1, 1)});
   auto book = PriceBook::make(graph, cluster, {2}, {});
   REQUIRE(book.has_value());
-  const auto made = plan_cost_graph(**book, {}, 1000);
-  REQUIRE(made.has_value());
-  const std::string lp = write_lp_cost_graph(*made);
+  std::string lp;
   const auto count = [&](const std::string& word) {
     std::size_t found = 0;
     for (std::size_t at = lp.find(word); at != std::string::npos; at = lp.find(word, at + 1))
       ++found;
     return found;
   };
+  // where nothing can exceed the limit, no moment needs a row
+  const auto loose = plan_cost_graph(**book, {}, 1'000'000);
+  REQUIRE(loose.has_value());
+  lp = write_lp_cost_graph(*loose);
+  CHECK(count("<= ") == 0);
+  const auto made = plan_cost_graph(**book, {}, 100);
+  REQUIRE(made.has_value());
+  lp = write_lp_cost_graph(*made);
   CHECK(count("= 1\n") == made->graph.nodes.size());
-  CHECK(count("<= 1000\n") == static_cast<std::size_t>(made->moments));
+  CHECK(count("<= 100\n") == static_cast<std::size_t>(made->moments));
   CHECK(lp.rfind("\\ cost graph of test", 0) == 0);
   CHECK(lp.substr(lp.size() - 4) == "End\n");
   CHECK(count("inf") == 0);
