@@ -380,7 +380,7 @@ struct Shape {
   std::vector<int> back;  ///< edges to the nodes so many before; 0: to the first node
 };
 
-void solve_shape(const Shape& shape) {
+void solve_shape(const Shape& shape, bool with_limits = true) {
   INFO(shape.name);
   Random random(11);
   CostGraph graph;
@@ -396,6 +396,7 @@ void solve_shape(const Shape& shape) {
   }
   const CostGraphSolution free = solve_cost_graph(graph, one_round());
   REQUIRE((free.status == Status::kOptimal || free.status == Status::kFeasible));
+  if (!with_limits) return;
   graph.limit = 1;
   const CostGraphSolution none = solve_cost_graph(graph, one_round());
   REQUIRE(none.status == Status::kImpossible);
@@ -409,13 +410,16 @@ void solve_shape(const Shape& shape) {
   CHECK(free.evaluation.peak_usage > *graph.limit);  // the limit binds
 }
 
-TEST_CASE("large simple graphs end, without a limit, with one, and with too small a one") {
-  solve_shape({"chain", 20'000, 5, {1}});
-  solve_shape({"star", 4'000, 5, {0}});
-  solve_shape({"wheel", 4'000, 5, {0, 1}});
+TEST_CASE("large simple graphs end without a limit") {
+  solve_shape({"chain", 20'000, 5, {1}}, false);
+  solve_shape({"star", 5'000, 5, {0}}, false);
+  solve_shape({"wheel", 5'000, 5, {0, 1}}, false);
 }
 
-TEST_CASE("dense graphs and long lives of memory end as well", "[slow]") {
+TEST_CASE("large, dense and long-lived graphs end within limits, too small ones too", "[slow]") {
+  solve_shape({"chain", 20'000, 5, {1}});
+  solve_shape({"star", 5'000, 5, {0}});
+  solve_shape({"wheel", 5'000, 5, {0, 1}});
   solve_shape({"chain with memory kept to the end", 3'000, 0, {1}});
   solve_shape({"grid", 400, 30, {1, 20}});
   solve_shape({"all with all", 60, 60, {}});
