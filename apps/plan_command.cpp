@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -156,6 +157,24 @@ Result<std::vector<std::int64_t>> parse_microbatches(const std::string& text,
   return counts;
 }
 
+/// Where the cost graph goes: not where the plan goes.
+Result<void> check_cost_graph_file(const PlanCommandOptions& options, const CommonOptions& common) {
+  const std::string& file = options.cost_graph_file;
+  if (file.empty()) {
+    if (!options.cost_graph_format_given) return {};
+    return usage("--cost-graph-format",
+                 "says how to write what --dump-cost-graph, not given, writes");
+  }
+  std::error_code ignored;
+  if (file == common.output ||
+      (!common.output.empty() && std::filesystem::equivalent(file, common.output, ignored)))
+    return usage("--dump-cost-graph", "the plan is written to the same file (-o)");
+  if (file == "-" && common.format != "text")
+    return usage("--dump-cost-graph",
+                 "standard output has the plan (--format " + common.format + "); give a file");
+  return {};
+}
+
 /// --prefer and --tolerance.
 Result<void> check_preference(const PlanCommandOptions& options, double& tolerance) {
   if (!options.tolerance.empty()) {
@@ -210,6 +229,7 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
     request.time_limit = Seconds{*limit};
   }
   if (auto done = check_preference(options, request.tolerance); !done) return fail(done.error());
+  if (auto done = check_cost_graph_file(options, common); !done) return fail(done.error());
   request.dp.threads =
       common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
 
@@ -555,7 +575,7 @@ SummaryTable other_plans_table(const std::vector<Plan>& plans, const std::string
   return table;
 }
 
-int write_plans(const std::vector<Plan>& plans, const CommonOptions& common) {
+int write_plans(const std::vector<Plan>& plans, const CommonOptions& common, bool show) {
   const bool to_file = !common.output.empty() && common.output != "-";
   if (to_file) {
     for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -563,6 +583,7 @@ int write_plans(const std::vector<Plan>& plans, const CommonOptions& common) {
       if (auto done = write_output(file, write_plan(plans[i])); !done) return report(done.error());
     }
   }
+  if (!show) return kDone;
   std::string shown;
   if (common.format == "json" || (common.format == "text" && common.output == "-")) {
     shown = plans_json(plans);
@@ -579,7 +600,8 @@ int write_plans(const std::vector<Plan>& plans, const CommonOptions& common) {
 int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
   const auto found = find_plans(options, common);
   if (const int* code = std::get_if<int>(&found)) return *code;
-  return write_plans(std::get<std::vector<Plan>>(found), common);
+  // a cost graph on standard output stands there alone
+  return write_plans(std::get<std::vector<Plan>>(found), common, options.cost_graph_file != "-");
 }
 
 }  // namespace
@@ -741,14 +763,25 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
          options->cost_graph_file,
          "Also write the search's whole problem on the given mesh (meshplan solve reads it)")
       ->type_name("FILE");
-  app.add_option("--cost-graph-format",
-                 options->cost_graph_format,
-                 "own: meshplan.cost_graph/1.0; contest: whole numbers, for other solvers; lp: an "
-                 "integer program")
-      ->check(CLI::IsMember({"own", "contest", "lp"}))
-      ->type_name("own|contest|lp")
-      ->capture_default_str();
-  return [options, &common] { return run_plan(*options, common); };
+  const CLI::Option* const format =
+      app.add_option(
+             "--cost-graph-format",
+             options->cost_graph_format,
+             "own: meshplan.cost_graph/1.0; contest: whole numbers, for other solvers; lp: an "
+             "integer program")
+          ->check(CLI::IsMember({"own", "contest", "lp"}))
+          ->type_name("own|contest|lp")
+          ->capture_default_str();
+  // an empty value is a variable without content, not an option that was not given
+  for (CLI::Option* option : app.get_options()) {
+    option->check([](const std::string& text) {
+      return std::string(text.empty() ? "expected a value, found an empty text" : "");
+    });
+  }
+  return [options, &common, format] {
+    options->cost_graph_format_given = format->count() > 0;
+    return run_plan(*options, common);
+  };
 }
 
 }  // namespace meshplan

@@ -35,6 +35,7 @@ struct PlanCommandOptions {
   std::string tolerance;
   std::string cost_graph_file;
   std::string cost_graph_format = "own";
+  bool cost_graph_format_given = false;
 };
 
 /// The plans of `meshplan plan` with these options, the cheapest first; at least one. Otherwise the

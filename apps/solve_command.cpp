@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -276,6 +277,8 @@ void show_progress(const CostGraph& graph, const CostGraphProgress& progress) {
 int run_solve(const SolveCommandOptions& options, const CommonOptions& common) {
   SolveOptions solve;
   solve.start = SolveOptions::Clock::now();
+  if (auto done = check_inputs(std::vector{options.file, options.assignment}); !done)
+    return report(done.error());
   auto graph = read_cost_graph(options.file);
   if (!graph) return report(graph.error());
   if (!options.assignment.empty()) return run_check(options, *graph, common);
@@ -332,6 +335,11 @@ RunCommand define_solve(CLI::App& app, CommonOptions& common) {
                  options->time_limit,
                  "End after this many seconds, reading included (default: after --iterations)")
       ->check(CLI::Range(0.001, 1e7))
+      ->check([](const std::string& text) {
+        // a range does not refuse what compares with nothing
+        return std::string(std::isnan(std::strtod(text.c_str(), nullptr)) ? "expected a number"
+                                                                          : "");
+      })
       ->type_name("S");
   app.add_option("--iterations",
                  options->iterations,
@@ -345,6 +353,9 @@ RunCommand define_solve(CLI::App& app, CommonOptions& common) {
          options->assignment,
          "Evaluate this assignment instead: a file, or the list itself; exit 5 if it is not "
          "feasible")
+      ->check([](const std::string& text) {
+        return std::string(text.empty() ? "expected a file or a list" : "");
+      })
       ->type_name("ASSIGNMENT");
   return [options, &common] { return run_solve(*options, common); };
 }

@@ -34,6 +34,15 @@ constexpr std::size_t kChunk = std::size_t{1} << 18;
 constexpr std::size_t kLongestToken = 256;  ///< of a number
 constexpr int kDeepest = 200;
 
+bool is_utf8(const std::string& text) {
+  const bool ascii = std::all_of(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (ascii) return true;
+  // quoting replaces what is no UTF-8
+  const auto again = JsonDocument::parse(json_quote(text), "");
+  return again.has_value() && *again->root().as_string() == text;
+}
+
 /// The tokens of a JSON text. After a fault every call returns false.
 class Scanner {
  public:
@@ -261,7 +270,7 @@ class Scanner {
     while (true) {
       if (at_ >= end_ && !fill()) return syntax("expected the end of a string");
       const char c = *at_;
-      if (c == '"') return advance();
+      if (c == '"') return is_utf8(text) ? advance() : syntax("expected UTF-8");
       if (static_cast<unsigned char>(c) < 0x20) return syntax("expected no control character");
       ++at_;
       if (c != '\\') {
@@ -579,6 +588,8 @@ class Reader {
   bool own_cost(std::int64_t& bits) {
     double cost = 0;
     if (!scan_.number(cost)) return false;
+    if (cost <= -static_cast<double>(kForbiddenCost))
+      return scan_.fail_here(ErrorCode::kOverflow, "expected a cost above -10^18");
     bits = cost >= static_cast<double>(kForbiddenCost) ? kForbiddenBits
                                                        : std::bit_cast<std::int64_t>(cost);
     return true;
@@ -943,7 +954,10 @@ Result<CostGraph> read_cost_graph(const std::string& path) {
     if (code == Z_BUF_ERROR)
       return fail(ErrorCode::kInput, name, "the compressed data end too early");
     if (code == Z_ERRNO) return fail(ErrorCode::kInput, name, "cannot read: " + system_message());
-    return fail(ErrorCode::kInput, name, "cannot be decompressed: " + std::string(message));
+    std::string reason = message;  // "PATH: REASON"
+    const std::size_t colon = reason.rfind(": ");
+    if (colon != std::string::npos) reason.erase(0, colon + 2);
+    return fail(ErrorCode::kInput, name, "cannot be decompressed: " + reason);
   };
   return Reader(source, name).run();
 }

@@ -219,5 +219,27 @@ TEST_CASE("the bound is below the cost, and the evaluator agrees with what is pr
   CHECK(json::parse(check.out)["peak_usage"] == result["peak_usage"]);
 }
 
+TEST_CASE("options of solve that say nothing are refused") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("graph.json", example("100"));
+  for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+           {file, "--time-limit", "nan"}, {file, "--check", ""}, {"-", "--check", "-"}}) {
+    std::vector<std::string> words = options;
+    words.insert(words.begin(), "solve");
+    const auto run = run_program(words, example("100"));
+    INFO(options.back() << ": " << run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(run.out.empty());
+    CHECK(run.err.find("meshplan: error: ") == 0);
+  }
+}
+
+TEST_CASE("a result may be written over the graph that it is the result of") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("graph.json", example("100"));
+  REQUIRE(run_program({"solve", file, "-o", file, "--format", "json"}).exit_code == 0);
+  CHECK(json::parse(test::file_text(file)).at("status") == "optimal");
+}
+
 }  // namespace
 }  // namespace meshplan

@@ -430,5 +430,29 @@ TEST_CASE("assignments are read from lists, from results and from the last line 
   CHECK(parse_assignment("[0,0,3,1,0]", "a", *graph).error().where == "a: /2");
 }
 
+TEST_CASE("texts that are no UTF-8 are refused, in keys, names and what is skipped") {
+  const std::string wrong = "\xff\xfe";
+  for (const std::string& text : {replaced(kContest, "example", wrong),
+                                  replaced(kContest, "\"name\"", "\"" + wrong + "\""),
+                                  replaced(kOwn, "mlp", "caf\xe9"),
+                                  replaced(kOwn, "S(0)", wrong)}) {
+    const auto graph = parse_cost_graph(text, "g.json");
+    REQUIRE(!graph.has_value());
+    CHECK(graph.error().message.find("UTF-8") != std::string::npos);
+  }
+  const auto graph = parse_cost_graph(replaced(kOwn, "mlp", "caf\xc3\xa9"), "g.json");
+  REQUIRE(graph.has_value());
+  CHECK(graph->name == "caf\xc3\xa9");
+}
+
+TEST_CASE("costs so low that no unit holds their sum are refused") {
+  std::string text = replaced(kOwn, "\"cost\": 0.5", "\"cost\": -1e308");
+  text = replaced(text, "\"cost\": 2.0", "\"cost\": -1e308");
+  const auto graph = parse_cost_graph(text, "g.json");
+  REQUIRE(!graph.has_value());
+  CHECK(graph.error().code == ErrorCode::kOverflow);
+  CHECK(graph.error().where == "g.json: /nodes/0/strategies/0/cost");
+}
+
 }  // namespace
 }  // namespace meshplan

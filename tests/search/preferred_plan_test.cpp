@@ -111,13 +111,13 @@ TEST_CASE("what is kept is nearly the most that is possible within tolerance and
   std::size_t compared = 0;
   std::size_t equal = 0;
   std::size_t kept_some = 0;
-  for (std::uint64_t seed = 0; compared < 24 && seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; compared < 12 && seed < 200; ++seed) {
     Case c(seed);
     INFO("seed " << seed << ": " << c.text);
     std::size_t choices = c.graph.operators.size();
     for (const Tensor& tensor : c.graph.tensors)
       choices += tensor.role == Role::kParameter ? 1U : 0U;
-    if (choices > 7) continue;
+    if (choices > 6) continue;
     auto old_outcome = dp_search(c.graph, c.cluster, {c.mesh}, c.options, arbitrary(seed));
     if (!old_outcome) continue;
     const DpResult old = std::move(std::get<DpResult>(*old_outcome));
@@ -159,9 +159,9 @@ TEST_CASE("what is kept is nearly the most that is possible within tolerance and
     if (made.kept.all() >= possible) ++equal;
     if (made.kept.all() > before.all()) ++kept_some;
   }
-  CHECK(compared == 24);
-  CHECK(equal >= 20);
-  CHECK(kept_some >= 8);
+  CHECK(compared == 12);
+  CHECK(equal >= 10);
+  CHECK(kept_some >= 4);
 }
 
 struct Job {
