@@ -25,10 +25,10 @@ constexpr const char* kEraseLine = "\r\033[K";
 std::string progress_text(const DpProgress& progress) {
   std::string text =
       std::to_string(progress.searched) + " of " + std::to_string(progress.meshes) + " meshes";
-  if (!progress.best) return text;
-  text += ", best " + readable_time(*progress.best);
+  if (progress.best) text += ", best " + readable_time(*progress.best);
   if (!progress.lower_bound) return text;
   text += ", bound " + readable_time({*progress.lower_bound});
+  if (!progress.best) return text;
   const double best = progress.best->value;
   return text + ", gap " + readable_percent(best > 0 ? (best - *progress.lower_bound) / best : 0);
 }

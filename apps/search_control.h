@@ -27,7 +27,7 @@ class SearchControl {
 
   /// Whether to end now; may be called from any thread.
   bool stop() const;
-  /// Replaces the line that is shown.
+  /// Replaces the line that is shown; by one thread at a time.
   void show(const DpProgress& progress);
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <numeric>
 
 #include "lib/check.h"
@@ -200,6 +201,19 @@ class DpSearch {
     }
     run.problem = std::move(*problem);
     run.memory = std::make_unique<MemorySearch>(*run.problem, options_.memory_limit);
+    if (options_.progress) run.memory->watch([this](const auto& found) { tell(found); });
+  }
+
+  /// What the search of one mesh knows while it runs.
+  void tell(const MemorySearchResult& found) const {
+    const std::lock_guard<std::mutex> lock(telling_);
+    if (found.decision && (!told_ || found.objective < *told_)) told_ = found.objective;
+    DpProgress now = progress_;
+    now.best = told_;
+    if (now.meshes == 1)
+      now.lower_bound = std::min(found.lower_bound,
+                                 told_ ? told_->value : std::numeric_limits<double>::infinity());
+    options_.progress(now);
   }
 
   void bound(MeshRun& run) const {
@@ -356,9 +370,11 @@ class DpSearch {
   MemoryPrices prices_;              ///< of the bound of the best one
   bool stopped_ = false;
   DpProgress progress_;
-  std::optional<double> open_bound_;  ///< on the meshes not taken yet; none: some have no bound
-  std::optional<MeshRun> least_;      ///< where the least memory is needed, if nothing fits
-  std::optional<double> bound_;       ///< on all plans of the meshes that were searched
+  mutable std::mutex telling_;
+  mutable std::optional<Seconds> told_;  ///< the best plan of all meshes so far
+  std::optional<double> open_bound_;     ///< on the meshes not taken yet; none: some have no bound
+  std::optional<MeshRun> least_;         ///< where the least memory is needed, if nothing fits
+  std::optional<double> bound_;          ///< on all plans of the meshes that were searched
   std::optional<Error> first_error_;
   bool all_proven_ = true;  ///< wherever no plan was found there is none
 };

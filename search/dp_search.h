@@ -52,7 +52,8 @@ struct DpOptions {
   /// Asked again and again, from any thread: true ends the search with the best plan so far, which
   /// is then not called optimal. Empty: never.
   std::function<bool()> stop;
-  /// Told after every mesh, from the thread that searches. May be empty.
+  /// Told after every mesh, and within one whenever its plan or bound gets better; from any thread,
+  /// one at a time. May be empty.
   std::function<void(const DpProgress&)> progress;
 };
 

@@ -108,6 +108,7 @@ void MemorySearch::solve(const MemoryPrices& prices) {
     if (bound > result_.lower_bound || tried_.empty()) {
       result_.lower_bound = std::max(bound, 0.0);
       result_.prices = prices;
+      if (watcher_) watcher_(result_);
     }
   }
   tried_.push_back({prices, solution.lower_bound});
@@ -127,6 +128,7 @@ bool MemorySearch::offer(const Candidate& candidate) {
   if (!result_.decision || candidate.measured.objective < result_.objective) {
     result_.decision = candidate.decision;
     result_.objective = candidate.measured.objective;
+    if (watcher_) watcher_(result_);
   }
   return true;
 }

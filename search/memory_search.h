@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "search/plan_problem.h"
@@ -50,6 +51,11 @@ class MemorySearch {
  public:
   /// The problem must outlive it.
   MemorySearch(PlanProblem& problem, Bytes limit);
+
+  /// `watcher` is told what is known whenever plan or bound gets better, by the thread that runs.
+  void watch(std::function<void(const MemorySearchResult&)> watcher) {
+    watcher_ = std::move(watcher);
+  }
 
   /// A lower bound, in seconds, on every plan of the problem within the limit, from one solve at
   /// these prices; infinity where there is no plan at all. What is met is kept for run().
@@ -99,6 +105,7 @@ class MemorySearch {
   double unit_;  ///< the master counts memory in limits
   std::optional<Incumbent> incumbent_;
   std::function<bool()> stop_;
+  std::function<void(const MemorySearchResult&)> watcher_;
   std::vector<Candidate> candidates_;
   std::vector<int> moments_;  ///< with a price
   std::vector<Tried> tried_;

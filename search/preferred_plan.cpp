@@ -224,7 +224,7 @@ class PreferenceSearch {
     auto problem = PlanProblem::make(book_, restrictions);
     if (!problem) return std::nullopt;
     const MemorySearchResult result =
-        memory_search(**problem, options_.memory_limit, std::nullopt, options_.stop);
+        MemorySearch(**problem, options_.memory_limit).run(std::nullopt, options_.stop);
     if (!result.decision) return std::nullopt;
     Found found;
     found.assignment = (*problem)->assignment(*result.decision);

@@ -128,6 +128,7 @@ TEST_CASE("Ctrl-C ends the search with the best plan so far") {
 TEST_CASE("the line of progress says what is known") {
   CHECK(progress_text({3, 40, std::nullopt, std::nullopt}) == "3 of 40 meshes");
   CHECK(progress_text({3, 40, Seconds{3.5}, std::nullopt}) == "3 of 40 meshes, best 3.500 s");
+  CHECK(progress_text({0, 1, std::nullopt, 3.0}) == "0 of 1 meshes, bound 3.000 s");
   CHECK(progress_text({40, 40, Seconds{4}, 3.0}) ==
         "40 of 40 meshes, best 4.000 s, bound 3.000 s, gap 25.0 %");
 }

@@ -38,8 +38,9 @@ TEST_CASE("wherever a search is stopped, what it says is true") {
   std::size_t told = 0;
   DpProgress last;
   options.progress = [&](const DpProgress& progress) {
-    ++told;
-    CHECK(progress.searched == told);
+    // within a mesh again and again, after each once
+    CHECK((progress.searched == told || progress.searched == told + 1));
+    told = progress.searched;
     CHECK(progress.meshes == meshes.size());
     last = progress;
   };
