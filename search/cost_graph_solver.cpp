@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -30,6 +31,8 @@ constexpr double kStartPasses = 200;  ///< the same in passes of messages, of la
 constexpr double kCompleteTables = 1 << 24;
 constexpr double kTinyCore = 300;    ///< strategies; up to this, complete search comes first
 constexpr double kSmallCore = 3000;  ///< beyond, it is not tried
+constexpr std::int64_t kExactRounds[] = {2, 16, 64, 128};  ///< after these complete search is tried
+constexpr double kExactShares[] = {0.02, 0.05, 0.1, 0.2};  ///< of the time limit
 constexpr int kMostBalances = 200;
 constexpr double kAhead = 0.15;           ///< how far beyond the bound the prices aim at most
 constexpr double kRepairShare = 0.25;     ///< work on making labellings fit, per work on the prices
@@ -37,6 +40,8 @@ constexpr double kPriceShare = 0.6;       ///< of the budget, in which the first
 constexpr double kLeastPatience = 10;     ///< rounds without a gain
 constexpr double kWorthARound = 1e-6;     ///< relative gain of the bound
 constexpr double kLastExactRounds = 32;   ///< work of the last complete search
+constexpr std::size_t kMostAlong = 8;     ///< binding moments whose prices are searched one by one
+constexpr double kMostAlongWork = 3e6;    ///< of a pass, for that
 constexpr double kWorthShrinking = 0.04;  ///< of the strategies that can be dropped
 
 class Solver {
@@ -239,7 +244,13 @@ class Solver {
         below = middle;
       }
     }
-    prices.set(std::vector<double>(moments, below > 0 ? below : price));
+    // few moments bind in the end: climbing from nothing finds them sooner than equal prices lose
+    // the others; the search goes by equal prices until then
+    start_prices_.assign(moments, below > 0 ? below : price);
+    prices.set(start_prices_);
+    for (int pass = 0; pass < 4 && !budget.over(); ++pass) prices.bound();
+    start_bound_ = prices.center_bound();
+    prices.set(std::vector<double>(moments, 0));
   }
 
   /// Moments that are exceeded count ever more (fictitious play). Whatever they count, no labelling
@@ -312,6 +323,10 @@ class Solver {
         Budget budget(work, round_end, options_.stop);
         if (w == 0 && price_turn(round)) {
           climb(budget);
+        } else if (w == 0 && !searched_along_) {
+          searched_along_ = true;
+          if (prices_->work() < kMostAlongWork)
+            prices_->search_along(kMostAlong, [this] { return over(); });
         } else {
           workers_[w]->improve(shared_, budget);
         }
@@ -321,8 +336,11 @@ class Solver {
         for (Solution& solution : worker->take_found()) submit(std::move(solution));
       }
       raise_bound(prices_->best_bound());
-      if (round == 4 || round == 16 || round == 64 || round == 128) {
-        try_exact(static_cast<double>(round) * kRoundWork);
+      // complete search, each time with more of what is left
+      const auto turn = std::find(std::begin(kExactRounds), std::end(kExactRounds), round);
+      if (turn != std::end(kExactRounds)) {
+        const auto number = turn - std::begin(kExactRounds);
+        try_exact(std::max(8.0, static_cast<double>(round)) * kRoundWork, kExactShares[number]);
         if (result_done_) return;
       }
       if (round == 6 || round == 20 || round == 50 || round == 100 || round == 180) shrink();
@@ -346,7 +364,7 @@ class Solver {
 
   void share_prices() {
     shared_.bound = prices_->best_bound();
-    shared_.prices = prices_->center();
+    shared_.prices = prices_->center_bound() < start_bound_ ? start_prices_ : prices_->center();
   }
 
   /// Whether the first worker works on the prices in this round.
@@ -385,16 +403,17 @@ class Solver {
     } while (!budget.over() && !prices.converged());
   }
 
-  /// Complete search with so much work, where the core is small.
-  void try_exact(double work) {
+  /// Complete search with so much work, or such a share of the time limit, where the core is small.
+  void try_exact(double work, double share = 0.02) {
     if (static_cast<double>(core_->strategies()) > kSmallCore || proven()) return;
     std::optional<Clock::time_point> end = end_;
     if (end) {
-      const auto most = std::chrono::duration<double>(0.02 * *options_.time_limit);
+      const auto most = std::chrono::duration<double>(share * *options_.time_limit);
       end = std::min(*end, Clock::now() + std::chrono::duration_cast<Clock::duration>(most));
     }
     Budget budget(work, end, options_.stop);
-    const ExactOutcome outcome = search_all(*core_, *prices_, shared_.best_cost(), budget);
+    const ExactOutcome outcome =
+        search_all(reduced_.problem, prices_->center(), shared_.best_cost(), budget);
     if (outcome.solution) submit(*outcome.solution);
     if (!outcome.complete) return;
     if (!std::isfinite(shared_.incumbent)) {
@@ -415,9 +434,7 @@ class Solver {
     const auto dropped =
         std::count_if(bounds.begin(), bounds.end(), [&](double bound) { return bound > most; });
     if (static_cast<double>(dropped) < kWorthShrinking * static_cast<double>(bounds.size())) return;
-    BackMap filter(old.nodes.size());
     std::vector<std::vector<int>> kept(old.nodes.size());
-    Problem rest;
     for (std::size_t v = 0; v < old.nodes.size(); ++v) {
       const double* bound = bounds.data() + core_->first(static_cast<int>(v));
       for (int s = 0; s < core_->size(static_cast<int>(v)); ++s) {
@@ -427,37 +444,9 @@ class Solver {
         bound_ = shared_.incumbent;
         return;
       }
-      const auto pick = [&](const std::vector<double>& from) {
-        std::vector<double> picked;
-        for (const int s : kept[v]) picked.push_back(from[static_cast<std::size_t>(s)]);
-        return picked;
-      };
-      Problem::Node node{pick(old.nodes[v].costs), {}};
-      for (const Use& use : old.nodes[v].uses)
-        node.uses.push_back({use.begin, use.end, pick(use.usage)});
-      rest.nodes.push_back(std::move(node));
-      filter.remains(static_cast<int>(v), kept[v]);
     }
-    std::vector<double> costs;
-    for (const Problem::Edge& edge : old.edges) {
-      const CostTable& table = old.pool.table(edge.table);
-      const std::vector<int>& rows = kept[static_cast<std::size_t>(edge.from)];
-      const std::vector<int>& columns = kept[static_cast<std::size_t>(edge.to)];
-      costs.clear();
-      for (const int r : rows) {
-        for (const int c : columns)
-          costs.push_back(table.costs[static_cast<std::size_t>(r * table.columns + c)]);
-      }
-      const int number =
-          rest.pool.add(static_cast<int>(rows.size()), static_cast<int>(columns.size()), costs);
-      rest.edges.push_back({edge.from, edge.to, number});
-    }
-    rest.constant = old.constant;
-    rest.room = old.room;
-    rest.when = old.when;
-    rest.limit = old.limit;
-    rest.cost_tolerance = old.cost_tolerance;
-    rest.usage_tolerance = old.usage_tolerance;
+    BackMap filter;
+    Problem rest = restricted(old, kept, filter);
     Reduced made = reduce(std::move(rest), [this] { return over(); });
     if (made.impossible) {  // nothing better is left
       if (usage_tolerance_ == 0) bound_ = shared_.incumbent;
@@ -467,7 +456,7 @@ class Solver {
   }
 
   void go_on_with(Reduced made, BackMap filter, const std::vector<std::vector<int>>& kept) {
-    const std::vector<double> prices = map_prices(made.problem);
+    const std::vector<double> prices = prices_of(made.problem, prices_->center(), reduced_.problem);
     const auto position = [](const std::vector<int>& list, int value) {
       const auto found = std::find(list.begin(), list.end(), value);
       return found == list.end() ? -1 : static_cast<int>(found - list.begin());
@@ -505,20 +494,8 @@ class Solver {
     if (core_->moments() == 0 && solve_without_limit()) return;
     prices_ = std::make_unique<Prices>(*core_);
     prices_->set(prices);
+    searched_along_ = false;
     for (int pass = 0; pass < 4; ++pass) prices_->bound();
-  }
-
-  /// Prices of moments that are gone go to the next one that is left.
-  std::vector<double> map_prices(const Problem& next) const {
-    const std::vector<double>& old = prices_->center();
-    std::vector<double> prices(next.room.size(), 0);
-    if (prices.empty()) return prices;
-    std::size_t t = 0;
-    for (std::size_t i = 0; i < old.size(); ++i) {
-      while (t + 1 < prices.size() && next.when[t] < reduced_.problem.when[i]) ++t;
-      prices[t] += old[i];
-    }
-    return prices;
   }
 
   // ---- the result ----
@@ -561,6 +538,8 @@ class Solver {
   Reduced reduced_;
   std::unique_ptr<Core> core_;
   std::unique_ptr<Prices> prices_;
+  std::vector<double> start_prices_;
+  double start_bound_ = -std::numeric_limits<double>::infinity();
   std::vector<BackMap> backs_;      ///< of the cores since the first, two each
   CostGraphAssignment assignment_;  ///< the incumbent, of the graph's nodes and those made of edges
   std::vector<std::unique_ptr<Worker>> workers_;
@@ -572,7 +551,8 @@ class Solver {
   double bound_at_gain_ = -std::numeric_limits<double>::infinity();
   std::int64_t last_gain_ = 0;  ///< round in which one of them moved last
   std::int64_t price_steps_ = 0;
-  double pass_work_ = 0;  ///< of message passing, and of making labellings fit
+  bool searched_along_ = false;  ///< each price by itself, of this core
+  double pass_work_ = 0;         ///< of message passing, and of making labellings fit
   double repair_work_ = 0;
   CostGraphSolution result_;
   bool result_done_ = false;

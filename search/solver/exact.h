@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Complete search of a small core: depth first in the order of the nodes, bounded by what the
-// messages of a backward pass say about the nodes that are not fixed yet.
+// Complete search: branch and bound over whole problems.
+//
+// A node of the search is a problem of its own. It is reduced, its prices climb for a few steps
+// from those of the node above, and whatever strategy can be in nothing better than the best
+// solution is dropped; that is repeated as long as much is dropped. What is left is divided by the
+// node whose best and second best strategy differ most: the best one alone, and all others. Memory
+// comes in lumps, and a bound from prices only sees their mean: to fix one large lump often closes
+// what no prices could.
 #pragma once
 
 #include <optional>
+#include <vector>
 
-#include "search/solver/prices.h"
+#include "search/solver/problem.h"
 #include "search/solver/worker.h"
 
 namespace meshplan::solver {
@@ -15,8 +22,11 @@ struct ExactOutcome {
   std::optional<Solution> solution;
 };
 
-/// Looks for labellings that fit and cost less than `cost` (infinity: any). `prices` stands at the
-/// prices to bound with. Costs must be whole numbers.
-ExactOutcome search_all(const Core& core, Prices& prices, double cost, Budget& budget);
+/// Looks for labellings that fit and cost less than `cost` (infinity: any). `prices` (per moment)
+/// are where the bounds start. Costs must be whole numbers.
+ExactOutcome search_all(const Problem& problem,
+                        const std::vector<double>& prices,
+                        double cost,
+                        Budget& budget);
 
 }  // namespace meshplan::solver

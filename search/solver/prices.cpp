@@ -12,10 +12,15 @@ namespace {
 constexpr double kPart = 0.1;
 constexpr int kPatience = 6;  ///< steps without a better bound before they get smaller
 constexpr double kShrink = 0.66;
-constexpr double kGrow = 1.2;        ///< of steps, where one brings a better bound
-constexpr double kProgress = 1e-6;   ///< relative gain that counts as better
-constexpr double kSmallest = 1e-4;   ///< step scale at which it starts again
-constexpr double kWorthIt = 1e-5;    ///< relative gain that makes another start worth it
+constexpr double kGrow = 1.2;       ///< of steps, where one brings a better bound
+constexpr double kProgress = 1e-6;  ///< relative gain that counts as better
+constexpr double kSmallest = 1e-4;  ///< step scale at which it starts again
+constexpr double kWorthIt = 1e-5;   ///< relative gain that makes another start worth it
+constexpr int kSettling = 6;        ///< passes per price tried
+constexpr int kSections = 24;       ///< of an interval of prices
+constexpr double kReach = 0.1;      ///< of a price, at first
+constexpr double kReachShrink = 0.1;
+constexpr double kLeastReach = 1e-5;
 constexpr double kRounding = 1e-11;  ///< relative, of all that is added up
 
 }  // namespace
@@ -113,6 +118,54 @@ void Prices::climb(double target) {
   const double step = scale_ * std::max(target - center_bound_, 1e-6 * std::abs(target)) / norm;
   for (std::size_t t = 0; t < prices_.size(); ++t)
     prices_[t] = std::max(0.0, center_[t] + step * direction_[t]);
+}
+
+double Prices::search_along(std::size_t most_moments, const std::function<bool()>& over) {
+  std::vector<std::size_t> active;
+  for (std::size_t t = 0; t < center_.size(); ++t) {
+    if (center_[t] > 0) active.push_back(t);
+  }
+  double done = 0;
+  if (active.size() > most_moments) return done;
+  messages_.restore(center_messages_);
+  forward_ = center_forward_;
+  // the bound at the best prices with another one at `t`; what is best moves the center
+  const auto at = [&](std::size_t t, double price) {
+    prices_ = center_;
+    prices_[t] = price;
+    double best = -std::numeric_limits<double>::infinity();
+    for (int pass = 0; pass < kSettling; ++pass) best = std::max(best, bound());
+    done += kSettling * work();
+    return best;
+  };
+  for (double reach = kReach; reach > kLeastReach; reach *= kReachShrink) {
+    for (const std::size_t t : active) {
+      // golden section: the bound is concave in a price, but for how far the messages have come
+      const double golden = 0.5 * (std::sqrt(5.0) - 1);
+      double low = center_[t] * (1 - reach);
+      double high = center_[t] * (1 + reach);
+      double left = high - golden * (high - low);
+      double right = low + golden * (high - low);
+      double bound_left = at(t, left);
+      double bound_right = at(t, right);
+      for (int i = 0; i < kSections && !over(); ++i) {
+        if (bound_left < bound_right) {
+          low = std::exchange(left, right);
+          bound_left = bound_right;
+          right = low + golden * (high - low);
+          bound_right = at(t, right);
+        } else {
+          high = std::exchange(right, left);
+          bound_right = bound_left;
+          left = high - golden * (high - low);
+          bound_left = at(t, left);
+        }
+      }
+      if (over()) break;
+    }
+  }
+  prices_ = center_;
+  return done;
 }
 
 }  // namespace meshplan::solver

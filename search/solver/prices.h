@@ -5,6 +5,8 @@
 // passing reads off, less the room), with Polyak's step towards the best known cost.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "search/solver/core.h"
@@ -30,11 +32,16 @@ class Prices {
   const std::vector<double>& theta() const { return theta_; }
   const Labels& labels() const { return labels_; }
   double best_bound() const { return best_bound_; }
-  /// The best prices since set().
+  /// The best prices since set(), and the bound at them.
   const std::vector<double>& center() const { return center_; }
+  double center_bound() const { return center_bound_; }
   /// Several starts have gained nothing.
   bool converged() const { return idle_ >= 3; }
   Messages& messages() { return messages_; }
+  /// Moves one price after the other to where the bound is best, the others as they are: where few
+  /// moments bind, steps along subgradients come near to that point but do not reach it. Asks
+  /// `over` between evaluations; returns the work done.
+  double search_along(std::size_t most_moments, const std::function<bool()>& over);
   /// The direction of the next pass.
   bool forward_next() const { return forward_; }
   double work() const { return messages_.work() + 4 * static_cast<double>(core_.moments()); }

@@ -223,4 +223,57 @@ Problem to_problem(const CostGraph& graph, BackMap& back) {
   return problem;
 }
 
+Problem restricted(const Problem& problem,
+                   const std::vector<std::vector<int>>& kept,
+                   BackMap& filter) {
+  Problem rest;
+  filter = BackMap(problem.nodes.size());
+  for (std::size_t v = 0; v < problem.nodes.size(); ++v) {
+    const auto pick = [&](const std::vector<double>& from) {
+      std::vector<double> picked;
+      for (const int s : kept[v]) picked.push_back(from[static_cast<std::size_t>(s)]);
+      return picked;
+    };
+    Problem::Node node{pick(problem.nodes[v].costs), {}};
+    for (const Use& use : problem.nodes[v].uses)
+      node.uses.push_back({use.begin, use.end, pick(use.usage)});
+    rest.nodes.push_back(std::move(node));
+    filter.remains(static_cast<int>(v), kept[v]);
+  }
+  std::vector<double> costs;
+  for (const Problem::Edge& edge : problem.edges) {
+    const CostTable& table = problem.pool.table(edge.table);
+    const std::vector<int>& rows = kept[static_cast<std::size_t>(edge.from)];
+    const std::vector<int>& columns = kept[static_cast<std::size_t>(edge.to)];
+    costs.clear();
+    for (const int r : rows) {
+      for (const int c : columns)
+        costs.push_back(table.costs[static_cast<std::size_t>(r * table.columns + c)]);
+    }
+    const int number =
+        rest.pool.add(static_cast<int>(rows.size()), static_cast<int>(columns.size()), costs);
+    rest.edges.push_back({edge.from, edge.to, number});
+  }
+  rest.constant = problem.constant;
+  rest.room = problem.room;
+  rest.when = problem.when;
+  rest.limit = problem.limit;
+  rest.cost_tolerance = problem.cost_tolerance;
+  rest.usage_tolerance = problem.usage_tolerance;
+  return rest;
+}
+
+std::vector<double> prices_of(const Problem& problem,
+                              const std::vector<double>& prices,
+                              const Problem& of) {
+  std::vector<double> carried(problem.room.size(), 0);
+  if (carried.empty()) return carried;
+  std::size_t t = 0;
+  for (std::size_t i = 0; i < prices.size(); ++i) {
+    while (t + 1 < carried.size() && problem.when[t] < of.when[i]) ++t;
+    carried[t] += prices[i];
+  }
+  return carried;
+}
+
 }  // namespace meshplan::solver

@@ -109,6 +109,16 @@ struct Impossible {
 /// The graph as a problem: edge usages become nodes whose strategies are the pairs.
 Problem to_problem(const CostGraph& graph, BackMap& back);
 
+/// The problem with these strategies of each node only; `filter` leads back.
+Problem restricted(const Problem& problem,
+                   const std::vector<std::vector<int>>& kept,
+                   BackMap& filter);
+
+/// Prices of moments that are gone go to the next one that is left.
+std::vector<double> prices_of(const Problem& problem,
+                              const std::vector<double>& prices,
+                              const Problem& of);
+
 struct Reduced {
   Problem problem;
   BackMap back;

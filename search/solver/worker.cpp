@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/solver/exact.h"
+
 namespace meshplan::solver {
 namespace {
 
@@ -16,6 +18,8 @@ constexpr std::size_t kFullPlans = 6;
 constexpr int kAttempts = 6;
 constexpr double kLargestBlock = 1200;
 constexpr std::int64_t kPatience = 150;  ///< blocks without a gain of kGain, before an escape
+constexpr std::size_t kExhausted = 64;   ///< nodes of a block that may be searched to the end
+constexpr double kBlockSearch = 2e6;     ///< work in that
 constexpr double kGain = 1e-7;           ///< relative
 
 }  // namespace
@@ -48,6 +52,7 @@ Worker::Worker(const Core& core, std::uint64_t seed)
       random_(seed),
       change_(static_cast<std::size_t>(core.moments()) + 1, 0),
       inside_(static_cast<std::size_t>(core.nodes()), 0) {
+  workspace_.local.assign(static_cast<std::size_t>(core.nodes()), -1);
   theta_.resize(core.strategies());
 }
 
@@ -285,6 +290,85 @@ bool Worker::change_fits(const std::vector<int>& block, const Labels& before) {
   return fits;
 }
 
+void Worker::accept(double gain) {
+  for (std::size_t t = 0; t < current_.usage.size(); ++t) current_.usage[t] += change_[t];
+  current_.cost -= gain;
+  if (gain > kGain * std::abs(current_.cost)) since_better_ = 0;
+  if (current_.cost < best_.cost) {
+    ++improvements_;
+    best_ = current_;
+  }
+}
+
+Problem Worker::problem_of(const std::vector<int>& block) {
+  Problem problem;
+  std::vector<int> place(block.size());
+  for (std::size_t i = 0; i < block.size(); ++i)
+    workspace_.local[static_cast<std::size_t>(block[i])] = static_cast<int>(i);
+  const auto allowed = [&](double cost) { return cost < core_.big() / 2 ? cost : kForbidden; };
+  std::vector<double> table;
+  std::fill(change_.begin(), change_.end(), 0.0);
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    const int v = block[i];
+    const auto size = static_cast<std::size_t>(core_.size(v));
+    const auto label = static_cast<std::size_t>(current_.labels[static_cast<std::size_t>(v)]);
+    Problem::Node node{{core_.costs(v), core_.costs(v) + size}, {}};
+    for (const Core::Link& link : core_.links(v)) {
+      const int other = workspace_.local[static_cast<std::size_t>(link.node)];
+      if (other < 0) {
+        const double* column =
+            link.columns +
+            static_cast<std::size_t>(current_.labels[static_cast<std::size_t>(link.node)]) * size;
+        for (std::size_t s = 0; s < size; ++s) node.costs[s] += column[s];
+      } else if (link.node > v) {
+        const auto columns = static_cast<std::size_t>(core_.size(link.node));
+        table.clear();
+        for (std::size_t e = 0; e < size * columns; ++e) table.push_back(allowed(link.rows[e]));
+        problem.edges.push_back({static_cast<int>(i),
+                                 other,
+                                 problem.pool.add(core_.size(v), core_.size(link.node), table)});
+      }
+    }
+    for (double& cost : node.costs) cost = allowed(cost);
+    for (const Core::CoreUse& use : core_.uses(v)) {
+      node.uses.push_back({use.begin, use.end, {use.usage, use.usage + size}});
+      change_[static_cast<std::size_t>(use.begin)] += use.usage[label];
+      change_[static_cast<std::size_t>(use.end)] -= use.usage[label];
+    }
+    problem.nodes.push_back(std::move(node));
+  }
+  for (const int v : block) workspace_.local[static_cast<std::size_t>(v)] = -1;
+  double used = 0;
+  for (std::size_t t = 0; t < current_.usage.size(); ++t) {
+    used += change_[t];
+    problem.room.push_back(core_.room()[t] - current_.usage[t] + used);
+    problem.when.push_back(static_cast<std::int64_t>(t));
+  }
+  return problem;
+}
+
+void Worker::exhaust_block(const Shared& shared, const std::vector<int>& block, Budget& budget) {
+  ++blocks_;
+  const Problem problem = problem_of(block);
+  for (const int v : block) inside_[static_cast<std::size_t>(v)] = 1;
+  const double cost_before = local_cost(block);
+  for (const int v : block) inside_[static_cast<std::size_t>(v)] = 0;
+  Budget some = budget.part(kBlockSearch);
+  const ExactOutcome outcome = search_all(problem, shared.prices, cost_before, some);
+  budget.spend(some.spent());
+  if (!outcome.solution) return;
+  Labels before;
+  for (std::size_t i = 0; i < block.size(); ++i)
+    before.push_back(std::exchange(current_.labels[static_cast<std::size_t>(block[i])],
+                                   outcome.solution->labels[i]));
+  if (change_fits(block, before)) {
+    accept(cost_before - outcome.solution->cost);
+  } else {
+    for (std::size_t i = 0; i < block.size(); ++i)
+      current_.labels[static_cast<std::size_t>(block[i])] = before[i];
+  }
+}
+
 void Worker::try_block(const Shared& shared, const std::vector<int>& block, Budget& budget) {
   ++blocks_;
   for (const int v : block) inside_[static_cast<std::size_t>(v)] = 1;
@@ -318,13 +402,7 @@ void Worker::try_block(const Shared& shared, const std::vector<int>& block, Budg
         changed = current_.labels[static_cast<std::size_t>(block[i])] != before[i];
       const bool shaken = shakes_ > 0 && current_.cost - gain <= allowed_;
       if (changed && (gain >= 0 || shaken)) {
-        for (std::size_t t = 0; t < current_.usage.size(); ++t) current_.usage[t] += change_[t];
-        current_.cost -= gain;
-        if (gain > kGain * std::abs(current_.cost)) since_better_ = 0;
-        if (current_.cost < best_.cost) {
-          ++improvements_;
-          best_ = current_;
-        }
+        accept(gain);
         break;
       }
     }
@@ -361,7 +439,11 @@ void Worker::improve(const Shared& shared, Budget& budget) {
     } else {
       ++since_better_;
     }
-    try_block(shared, block, budget);
+    if (shakes_ == 0 && block.size() <= kExhausted && random_.below(2) == 0) {
+      exhaust_block(shared, block, budget);
+    } else {
+      try_block(shared, block, budget);
+    }
   }
   if (best_.cost < before || before > shared.best_cost()) found_.push_back(best_);
   // good but different ones are worth knowing

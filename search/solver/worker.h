@@ -33,6 +33,8 @@ class Budget {
            (stop_ != nullptr && stop_->load(std::memory_order_relaxed));
   }
   double spent() const { return spent_; }
+  /// So much of what is left, no later than the whole.
+  Budget part(double work) const { return Budget(std::min(work, work_ - spent_), end_, stop_); }
 
  private:
   double work_;
@@ -100,6 +102,12 @@ class Worker {
   std::vector<int> choose_block(const Shared& shared, int kind, int size);
   void grow_region(std::vector<int>& block, std::size_t size);
   void try_block(const Shared& shared, const std::vector<int>& block, Budget& budget);
+  /// The same for a small block by complete search, against the limit itself.
+  void exhaust_block(const Shared& shared, const std::vector<int>& block, Budget& budget);
+  /// The block as a problem of its own, all other nodes fixed; changes change_.
+  Problem problem_of(const std::vector<int>& block);
+  /// Takes over what the block has in current_.labels, which costs `gain` less than before.
+  void accept(double gain);
   double local_cost(const std::vector<int>& block) const;
   void draw_prices(const Shared& shared);
   /// Adds the change of usage since `before` to change_; whether the result fits.

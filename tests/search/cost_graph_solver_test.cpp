@@ -159,11 +159,12 @@ void each_feasible(const solver::Core& core, const Visit& visit) {
 
 /// A random graph that keeps loops when it is reduced, within a limit close to the least.
 struct TightCase {
-  explicit TightCase(std::uint64_t seed) : random(seed) {
+  explicit TightCase(std::uint64_t seed, int most_nodes = 6) : random(seed) {
     RandomCostGraphOptions options;
     options.forbidden_percent = 4;
     options.edge_percent = 60;
-    options.most_nodes = 6;
+    options.most_nodes = most_nodes;
+    if (most_nodes > 6) options.single_percent = 0;
     graph = random_cost_graph(random, options);
     const EveryAssignment brute(graph);
     if (brute.allowed().empty()) return;
@@ -221,6 +222,7 @@ TEST_CASE("reductions keep the optimum, and what they leave expands to it") {
 TEST_CASE("every bound at any prices stays below the optimum, every repaired labelling above it") {
   int bounds = 0;
   int repaired = 0;
+  int moved = 0;
   for (std::uint64_t seed = 1; seed <= 80; ++seed) {
     TightCase one(seed);
     if (!one.optimum) continue;
@@ -249,14 +251,67 @@ TEST_CASE("every bound at any prices stays below the optimum, every repaired lab
       }
       prices.climb(optimum);
     }
-    const auto outcome =
-        solver::search_all(core, prices, std::numeric_limits<double>::infinity(), budget);
-    REQUIRE(outcome.complete);
-    REQUIRE(outcome.solution.has_value());
-    CHECK(outcome.solution->cost == optimum);
+    const double before = prices.center_bound();
+    prices.search_along(8, never);
+    REQUIRE(prices.center_bound() >= before);
+    REQUIRE(prices.center_bound() <= optimum);
+    if (prices.center_bound() > before + 1e-9 * std::abs(before)) ++moved;
+    // without a solution, with one to beat, and with the best one
+    for (const double known : {std::numeric_limits<double>::infinity(), optimum + 1, optimum}) {
+      const auto outcome = solver::search_all(one.reduced.problem, prices.center(), known, budget);
+      REQUIRE(outcome.complete);
+      REQUIRE(outcome.solution.has_value() == (known > optimum));
+      if (outcome.solution) {
+        CHECK(outcome.solution->cost == optimum);
+        CHECK(core.cost_of(outcome.solution->labels) == optimum);
+        CHECK(core.fits(core.usage_of(outcome.solution->labels)));
+      }
+    }
   }
   CHECK(bounds > 3000);
   CHECK(repaired > 100);
+  CHECK(moved > 5);
+}
+
+TEST_CASE("a block that is searched to the end has the best choice against the limit itself") {
+  int started = 0;
+  int best = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    TightCase one(seed, 7);
+    if (!one.optimum) continue;
+    const double optimum = *one.optimum;
+    INFO("seed " << seed);
+    const solver::Core core(one.reduced.problem);
+    if (core.nodes() < 3) continue;
+    solver::Prices prices(core);
+    solver::Worker worker(core, seed);
+    solver::Budget budget(1e12, std::nullopt, nullptr);
+    std::optional<solver::Solution> first;
+    for (int step = 0; step < 200 && !first; ++step) {
+      prices.bound();
+      first = worker.repair(prices.prices(), prices.labels(), 20, budget);
+      prices.climb(2 * std::abs(optimum) + 1);
+    }
+    if (!first) continue;
+    ++started;
+    solver::Shared shared;
+    shared.offer(*first);
+    shared.prices = prices.center();
+    solver::Budget some(3e5, std::nullopt, nullptr);
+    worker.improve(shared, some);
+    double least = first->cost;
+    for (const solver::Solution& solution : worker.take_found()) {
+      CHECK(solution.cost >= optimum);
+      CHECK(core.fits(solution.usage));
+      CHECK(core.fits(core.usage_of(solution.labels)));
+      CHECK(core.cost_of(solution.labels) == solution.cost);
+      least = std::min(least, solution.cost);
+    }
+    if (least == optimum) ++best;
+  }
+  INFO(started << " started, " << best << " at the optimum");
+  CHECK(started > 20);
+  CHECK(best == started);
 }
 
 TEST_CASE("the bound of a strategy holds for every labelling that uses it") {
