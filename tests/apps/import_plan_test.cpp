@@ -89,12 +89,7 @@ void plan_on_64(const std::vector<std::string>& names) {
 }
 
 TEST_CASE("Models of every kind with few layers are planned on 64 devices and verified") {
-  plan_on_64({"llama3_1_8b",
-              "bloom_176b",
-              "bert_base_uncased",
-              "mixtral_8x7b",
-              "t5_base",
-              "vit_base_patch16_224"});
+  plan_on_64({"llama3_1_8b", "bert_base_uncased", "mixtral_8x7b"});
 }
 
 TEST_CASE("The plan of every model with few layers on 64 devices computes what its graph says",
