@@ -93,7 +93,7 @@ class DpSearch {
       return longest_axis(a) < longest_axis(b);
     });
     std::size_t rough = 0;
-    if (!stage.empty() && !job_states_[stage.front().job].prices) {
+    if (stage.size() > 1 && !job_states_[stage.front().job].prices) {
       rough = std::min(kWave, stage.size());
       in_parallel(rough, options_.threads, [&](std::size_t i) { look_roughly(stage[i]); });
       for (std::size_t i = 0; i < rough; ++i) promise(stage[i]);
@@ -218,7 +218,8 @@ class DpSearch {
 
   void bound(MeshRun& run) const {
     if (!run.memory) return;
-    run.bound = run.memory->bound(prices_of(run.job));
+    const std::optional<Seconds> least = to_beat();
+    run.bound = run.memory->bound(prices_of(run.job), least ? least->value : kNothingOpen);
     if (dropped(run)) release(run);
   }
 
@@ -279,7 +280,7 @@ class DpSearch {
       if (!least_ || *found.min_memory < *least_->found.min_memory) least_ = std::move(run);
       return;  // proven: no plan on this mesh, it bounds nothing
     }
-    learn(run);
+    if (!job_states_[run.job].prices) learn(run);
     bound_ = bound_ ? std::min(*bound_, found.lower_bound) : found.lower_bound;
     if (!found.decision) {
       all_proven_ = false;

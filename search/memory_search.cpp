@@ -14,18 +14,20 @@ namespace {
 constexpr int kMostSolves = 40;
 constexpr int kRoughSolves = 10;
 constexpr int kAimSolves = 6;
-constexpr int kMostAims = 4;
+constexpr int kMostAims = 10;
+constexpr int kRoughAims = 3;
 constexpr int kMostWeighings = 60;
-constexpr std::size_t kMostMoments = 12;  ///< with a price
-constexpr std::size_t kNewMoments = 2;    ///< at once
-constexpr int kSpacing = 48;      ///< of all moments: moments closer than this share a price
+constexpr std::size_t kMostMoments = 8;  ///< with a price
+constexpr std::size_t kRoughMoments = 3;
+constexpr std::size_t kNewMoments = 2;  ///< at once
+constexpr int kSpacing = 48;            ///< of all moments: moments closer than this share a price
 constexpr double kRises = 0.005;  ///< ... unless one exceeds the other by this share of the limit
 constexpr double kFirstPrice = 0.01;  ///< of the whole limit, of the objective
 constexpr double kBoxWidth = 4;
 constexpr double kWidest = 1e6;
-constexpr double kEnough = 5e-5;    ///< relative gain of the bound that is not worth a solve
-constexpr double kGoodGap = 1e-3;   ///< a gap below this is not worked on further
-constexpr double kLeastAim = 2e-3;  ///< of the limit: how much lower an aim is than the last
+constexpr double kEnough = 1e-4;     ///< relative gain of the bound that is not worth a solve
+constexpr double kGoodGap = 2.5e-3;  ///< a gap below this is not worked on further
+constexpr double kLeastAim = 2e-3;   ///< of the limit: how much lower an aim is than the last
 constexpr double kMostAim = 1e-2;
 constexpr double kCalm = 0.3;       ///< share of the best prices in the next ones
 constexpr double kNothing = 1e-12;  ///< excess, in limits, that is rounding
@@ -53,7 +55,10 @@ double unpriced(double priced, const MemoryPrices& prices, Bytes limit) {
 MemorySearch::MemorySearch(PlanProblem& problem, Bytes limit)
     : problem_(problem), limit_(limit), unit_(static_cast<double>(std::max<Bytes>(limit, 1))) {}
 
-double MemorySearch::bound(const MemoryPrices& prices) {
+double MemorySearch::bound(const MemoryPrices& prices, double enough) {
+  // transfers cost and take no less than nothing
+  const double cheap = unpriced(problem_.bound_of_variables(prices), prices, limit_);
+  if (cheap >= enough) return cheap;
   solve(prices);
   problem_.forget_tables();
   return result_.empty ? std::numeric_limits<double>::infinity() : result_.lower_bound;
@@ -64,18 +69,19 @@ MemorySearchResult MemorySearch::run(const std::optional<Incumbent>& incumbent,
                                      SearchEffort effort) {
   incumbent_ = incumbent;
   stop_ = stop;
+  const bool rough = effort == SearchEffort::kRough;
+  most_moments_ = rough ? kRoughMoments : kMostMoments;
   const MemoryPrices first = incumbent ? incumbent->prices : MemoryPrices{};
   if (!tried(first)) solve(first);
   if (result_.empty || beaten()) return finish();
   if (!result_.decision) find_mixture();
   if (result_.min_memory || beaten()) return finish();
-  const bool rough = effort == SearchEffort::kRough;
   climb(limit_, rough ? kRoughSolves : kMostSolves);
   if (beaten()) return finish();
   std::vector<std::size_t> with = parts();
   join_all(with);
   if (rough ? result_.decision.has_value() : good_enough()) return finish();
-  aim_lower();
+  aim_lower(rough ? kRoughAims : kMostAims);
   const std::vector<std::size_t> more = parts();
   with.insert(with.end(), more.begin(), more.end());
   if (!beaten()) join_all(std::move(with));
@@ -139,6 +145,7 @@ PriceMaster::Answer MemorySearch::best_prices(bool memory_only,
                                               Bytes aim,
                                               double width,
                                               const std::vector<double>& center) {
+  const std::size_t most_moments = memory_only ? kMostMoments : most_moments_;
   for (std::size_t known = moments_.size();;) {
     PriceMaster master;
     for (const Candidate& candidate : candidates_) {
@@ -159,7 +166,7 @@ PriceMaster::Answer MemorySearch::best_prices(bool memory_only,
     }
     PriceMaster::Answer answer = master.solve(least, most);
     const int moment = tightest(answer.shares, aim);
-    if (moment < 0 || moments_.size() >= kMostMoments) return answer;
+    if (moment < 0 || moments_.size() >= most_moments) return answer;
     if (!memory_only && moments_.size() >= known + kNewMoments) return answer;
     moments_.push_back(moment);
   }
@@ -288,9 +295,9 @@ void MemorySearch::climb(Bytes aim, int most_solves) {
 
 /// The members of the mixture are a little too heavy, each at another moment: aims lower, until
 /// some fit.
-void MemorySearch::aim_lower() {
+void MemorySearch::aim_lower(int most_aims) {
   Bytes aim = limit_;
-  for (int attempt = 0; attempt < kMostAims && !stopped() && !beaten(); ++attempt) {
+  for (int attempt = 0; attempt < most_aims && !stopped() && !beaten(); ++attempt) {
     Bytes least = std::numeric_limits<Bytes>::max();
     for (const std::size_t k : parts()) least = std::min(least, candidates_[k].measured.peak);
     const auto step = [&](double share) { return static_cast<Bytes>(share * unit_); };

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -58,8 +59,9 @@ class MemorySearch {
   }
 
   /// A lower bound, in seconds, on every plan of the problem within the limit, from one solve at
-  /// these prices; infinity where there is no plan at all. What is met is kept for run().
-  double bound(const MemoryPrices& prices);
+  /// these prices; infinity where there is no plan at all. What is met is kept for run(). The solve
+  /// is spared where less work gives a bound of `enough`.
+  double bound(const MemoryPrices& prices, double enough = std::numeric_limits<double>::infinity());
 
   /// With an incumbent the search starts at its prices and ends where the bound reaches its
   /// objective; a decision is then given only where it is better. `stop` is asked between solves;
@@ -93,7 +95,7 @@ class MemorySearch {
   bool weigh(const std::map<int, double>& weights);
   void find_mixture();
   void climb(Bytes aim, int most_solves);
-  void aim_lower();
+  void aim_lower(int most_aims);
   std::vector<std::size_t> parts() const;
   void join_all(std::vector<std::size_t> with);
   void join(const Candidate& heavy, const Candidate& light, bool heavy_first);
@@ -108,6 +110,7 @@ class MemorySearch {
   std::function<void(const MemorySearchResult&)> watcher_;
   std::vector<Candidate> candidates_;
   std::vector<int> moments_;  ///< with a price
+  std::size_t most_moments_ = 0;
   std::vector<Tried> tried_;
   PriceMaster::Answer mixture_;
   MemorySearchResult result_;

@@ -588,11 +588,10 @@ PlanProblem::Cell PlanProblem::cell(
   const std::size_t pair = a * table.states.size() + b;
   const bool same_value = table.value_layout[a] == table.value_layout[b];
   const bool same_gradient = table.gradient_layout[a] == table.gradient_layout[b];
-  const double forward =
-      book_.per_step(book_.exposed(OverlapKind::kActivation, table.forward[pair])).value;
+  const Moves& seconds = moves(link);
+  const double forward = seconds.forward[pair];
   Cell made;
-  made.objective =
-      forward + book_.per_step(book_.exposed(OverlapKind::kActivation, table.gradient[pair])).value;
+  made.objective = seconds.both[pair];
   double memory = 0;
   if (!transfer.gradient.empty() && !same_gradient)
     memory += weights.price(of.gradient, table.bytes[b]);
@@ -621,9 +620,10 @@ PlanProblem::Cell PlanProblem::cell(
   return made;
 }
 
-const PlanProblem::Moves& PlanProblem::moves(const StateTable& table) {
-  Moves& known = moves_[&table];
+const PlanProblem::Moves& PlanProblem::moves(const Link& link) const {
+  Moves& known = moves_[link.table];
   if (!known.both.empty()) return known;
+  const StateTable& table = *link.table;
   const auto seconds = [&](Seconds time) {
     return book_.per_step(book_.exposed(OverlapKind::kActivation, time)).value;
   };
@@ -638,10 +638,10 @@ const PlanProblem::Moves& PlanProblem::moves(const StateTable& table) {
 
 /// The costs of a link whose ends are both free: cell() of every pair, with what depends on one
 /// state alone computed once.
-CostTable PlanProblem::link_table(const Link& link, const Weights& weights) {
+CostTable PlanProblem::link_table(const Link& link, const Weights& weights) const {
   const StateTable& table = *link.table;
   const Transfer& transfer = *link.transfer;
-  const Moves& seconds = moves(table);
+  const Moves& seconds = moves(link);
   const LinkWeights of(transfer, weights);
   const std::size_t width = table.states.size();
   std::vector<double> gradient(width, 0);  // of the state at the far end
@@ -769,6 +769,25 @@ PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
     solution.choice[v] =
         number[v] < 0 ? (*fixed)[v] : found.choice[static_cast<std::size_t>(number[v])];
   return solution;
+}
+
+double PlanProblem::bound_of_variables(const MemoryPrices& prices) const {
+  const Weights weights(prices);
+  Interner keys;
+  std::vector<double> least;
+  Key key;
+  double sum = 0;
+  for (const Variable& variable : variables_) {
+    unary_key(variable, weights, key);
+    const auto [known, is_new] = keys.number(key);
+    if (is_new) {
+      least.push_back(kForbidden);
+      for (int value = 0; value < variable.domain; ++value)
+        least.back() = std::min(least.back(), unary_cost(variable, value, weights));
+    }
+    sum += least[static_cast<std::size_t>(known)];
+  }
+  return sum;
 }
 
 void PlanProblem::forget_tables() { tables_.reset(); }
@@ -921,11 +940,9 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
     const StateTable& table = *link.table;
     const Transfer& transfer = *link.transfer;
     const std::size_t pair = a * table.states.size() + b;
-    const double forward =
-        book_.per_step(book_.exposed(OverlapKind::kActivation, table.forward[pair])).value;
-    measured.objective.value +=
-        forward +
-        book_.per_step(book_.exposed(OverlapKind::kActivation, table.gradient[pair])).value;
+    const Moves& seconds = moves(link);
+    const double forward = seconds.forward[pair];
+    measured.objective.value += seconds.both[pair];
     const Bytes from_bytes = table.bytes[a];
     const Bytes to_bytes = table.bytes[b];
     if (!transfer.gradient.empty() && table.gradient_layout[a] != table.gradient_layout[b])

@@ -80,6 +80,9 @@ class PlanProblem {
   Solution solve(const MemoryPrices& prices,
                  const Choice* fixed = nullptr,
                  const std::vector<char>* free = nullptr);
+  /// A lower bound on the least priced sum that no transfer adds to: every variable alone at its
+  /// best.
+  double bound_of_variables(const MemoryPrices& prices) const;
   /// Forgets the tables that solve() keeps.
   void forget_tables();
 
@@ -155,8 +158,8 @@ class PlanProblem {
                  const Weights& weights,
                  std::vector<std::uint64_t>& key) const;
   static void link_key(const Link& link, const Weights& weights, std::vector<std::uint64_t>& key);
-  CostTable link_table(const Link& link, const Weights& weights);
-  const Moves& moves(const StateTable& table);
+  CostTable link_table(const Link& link, const Weights& weights) const;
+  const Moves& moves(const Link& link) const;
   Cell cell(
       const Link& link, int from, int to, const Weights& weights, const LinkWeights& of) const;
 
@@ -171,8 +174,8 @@ class PlanProblem {
   std::set<std::vector<int>> state_lists_;
   std::vector<Link> links_;          ///< per transfer
   std::vector<int> value_variable_;  ///< per DataFlow value, -1: result of an operator
-  std::map<const StateTable*, Moves> moves_;
-  std::unique_ptr<Tables> tables_;  ///< of the last prices
+  mutable std::map<const StateTable*, Moves> moves_;  ///< filled when first asked for
+  std::unique_ptr<Tables> tables_;                    ///< of the last prices
 };
 
 }  // namespace meshplan

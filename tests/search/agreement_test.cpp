@@ -260,6 +260,23 @@ TEST_CASE("equal layers are priced and joined once") {
   }
 }
 
+TEST_CASE("the bound of the variables alone is none too high") {
+  for (std::uint64_t seed = 300; seed < 330; ++seed) {
+    Case c(seed, 3, 10);
+    INFO("seed " << seed << ": " << c.text);
+    auto book = PriceBook::make(c.graph, c.cluster, c.mesh, c.options);
+    REQUIRE(book.has_value());
+    auto made = PlanProblem::make(**book, {});
+    REQUIRE(made.has_value());
+    for (int round = 0; round < 3; ++round) {
+      const MemoryPrices prices = random_prices(c.random, (*book)->flow().moments());
+      const double alone = (*made)->bound_of_variables(prices);
+      REQUIRE(alone <= (*made)->solve(prices).lower_bound);
+      REQUIRE(alone >= 0);
+    }
+  }
+}
+
 TEST_CASE("a plan within a limit fits, and its bound is none too high") {
   int found_plans = 0;
   int impossible = 0;
@@ -300,6 +317,34 @@ TEST_CASE("a plan within a limit fits, and its bound is none too high") {
   CHECK(found_plans > 40);
   CHECK(impossible > 40);
   CHECK(open * 20 < found_plans + impossible);
+}
+
+TEST_CASE("a mesh of which the restrictions leave nothing bounds nothing") {
+  Random random(7);
+  const Cluster cluster = test::random_cluster(random, 8);
+  DpOptions options;
+  options.prices = test::random_options(random, cluster);
+  options.memory_limit = kUnlimited;
+  const Graph graph =
+      test::build_graph(test::RandomGraphText(random, {4, 8, 16}).make(4, true), true);
+  const auto nothing_from = [&](std::size_t axes) {
+    return [axes](PriceBook&, const MeshShape& mesh) -> Result<Restrictions> {
+      Restrictions made;
+      if (mesh.shape.size() >= axes)
+        made.strategy = [](OperatorId, const Strategy&) { return false; };
+      return made;
+    };
+  };
+  const auto outcome = dp_search(graph, cluster, all_meshes(cluster), options, nothing_from(2));
+  REQUIRE(outcome);
+  const auto* found = std::get_if<DpResult>(&*outcome);
+  REQUIRE(found != nullptr);
+  CHECK(found->mesh.shape.size() == 1);
+  CHECK(found->optimal);
+  CHECK(found->lower_bound == found->evaluation.objective.value);
+  const auto none = dp_search(graph, cluster, all_meshes(cluster), options, nothing_from(1));
+  REQUIRE_FALSE(none);
+  CHECK(none.error().code == ErrorCode::kConflict);
 }
 
 TEST_CASE("bounding meshes first loses no plan") {

@@ -21,7 +21,8 @@ struct Tally {
   int limits = 0;
   int missed = 0;  ///< limits that a plan meets, but none was found
   int optimal = 0;
-  int equal = 0;  ///< as good as brute force
+  int equal = 0;    ///< as good as brute force
+  int several = 0;  ///< bounds that need prices at several moments
 };
 
 void check_limit(PlanProblem& problem, const BruteForce& all, Bytes limit, Tally& tally) {
@@ -41,6 +42,7 @@ void check_limit(PlanProblem& problem, const BruteForce& all, Bytes limit, Tally
     return;
   }
   REQUIRE(found.lower_bound <= *best);
+  if (found.prices.at.size() > 1) ++tally.several;
   if (!found.decision) {
     ++tally.missed;
     return;
@@ -122,12 +124,14 @@ Tally run(std::uint64_t first, std::uint64_t last, double most) {
 /// loose, and a limit that hardly any plan meets may be missed without being called impossible.
 void check_tally(const Tally& tally, std::uint64_t seeds) {
   INFO(tally.graphs << " graphs, " << tally.limits << " limits, " << tally.missed << " missed, "
-                    << tally.optimal << " proven optimal, " << tally.equal << " equal");
+                    << tally.optimal << " proven optimal, " << tally.equal << " equal, "
+                    << tally.several << " at several moments");
   CHECK(static_cast<std::uint64_t>(tally.graphs) * 10 > seeds * 9);
   CHECK(static_cast<std::uint64_t>(tally.recomputed) * 25 > seeds);
   CHECK(tally.missed * 500 <= tally.limits);
   CHECK(tally.equal * 5 >= tally.limits * 2);
   CHECK(tally.optimal * 4 >= tally.limits);
+  CHECK(tally.several * 20 >= tally.limits);
 }
 
 TEST_CASE("the search finds what brute force finds on small graphs") {
