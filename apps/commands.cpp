@@ -8,6 +8,7 @@ namespace meshplan {
 
 RunCommand define_check(CLI::App& app, CommonOptions& common);
 RunCommand define_diff(CLI::App& app, CommonOptions& common);
+RunCommand define_explain(CLI::App& app, CommonOptions& common);
 RunCommand define_mesh(CLI::App& app, CommonOptions& common);
 RunCommand define_redistribute(CLI::App& app, CommonOptions& common);
 RunCommand define_import(CLI::App& app, CommonOptions& common);
@@ -29,6 +30,11 @@ std::span<const Command> commands() {
        "What changed between two plans, and whether the new one is worse than allowed",
        "meshplan diff --replan plan.json --graph new_graph.json --cluster dgx-a100-80g",
        define_diff},
+      {"explain",
+       "Why a plan is as it is: cost split, alternatives and their cost, what binds",
+       "meshplan explain plan.json --graph llama2_7b.json --cluster dgx-a100-80g --why-not "
+       "\"lm_head.weight=S(1)\"",
+       define_explain},
       {"verify",
        "Run a plan with real numbers on virtual devices and compare with the unsharded run",
        "meshplan verify plan.json --graph llama2_7b.json",

@@ -89,6 +89,12 @@ void add_aspect(std::vector<DiffAspect>& aspects,
   aspects.push_back({std::move(what), std::move(before), std::move(after)});
 }
 
+/// Plans may say anything: times beyond all reason are cut, so that sums of a million stay finite.
+Seconds bounded(Seconds time) {
+  constexpr double kMost = 1e200;
+  return std::isnan(time.value) ? Seconds{} : Seconds{std::clamp(time.value, -kMost, kMost)};
+}
+
 // ---- Tensors with what moves them ---------------------------------------------------------------
 
 /// A tensor of a plan and its redistributions.
@@ -139,20 +145,20 @@ std::string text_of(const std::vector<const PlanRedistribution*>& moves) {
 }
 
 Seconds time_of(const Plan& plan, const Travelling& way) {
-  Seconds time = way.tensor->update_time.value_or(Seconds{});
+  Seconds time = bounded(way.tensor->update_time.value_or(Seconds{}));
   for (const PlanRedistribution* move : way.moves) {
     const double times =
         move->per == Per::kStep ? 1 : static_cast<double>(plan.options.microbatches);
-    for (const PlanStep& step : move->steps) time += times * step.time;
+    for (const PlanStep& step : move->steps) time += times * bounded(step.time);
   }
-  return time;
+  return bounded(time);
 }
 
 Bytes local_bytes(const PlanTensor& tensor) {
   const auto dtype = parse_dtype(tensor.dtype);
   Bytes bytes = dtype ? dtype_bytes(*dtype) : 0;
   for (const std::int64_t extent : tensor.local_shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) return 0;
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) return 0;
   }
   return bytes;
 }
@@ -392,7 +398,7 @@ class Differ {
         made.kind = kind;
         made.axes = cell.axes;
         made.level = cell.level;
-        made.*side += cell.objective;
+        made.*side += bounded(cell.objective);
       }
     };
     add(before_, &DiffCell::before);
@@ -406,7 +412,9 @@ class Differ {
         });
   }
 
-  static Seconds price(const PlanOperator& op) { return op.objective.value_or(op.compute_time); }
+  static Seconds price(const PlanOperator& op) {
+    return bounded(op.objective.value_or(op.compute_time));
+  }
 
   void compare_operators() {
     std::unordered_map<std::string_view, const PlanOperator*> old;  // looked up only

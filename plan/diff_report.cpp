@@ -27,6 +27,12 @@ std::string or_none(const std::string& text) { return text.empty() ? "none" : te
 
 // ---- Text ---------------------------------------------------------------------------------------
 
+/// The nearest number of bytes.
+Bytes whole(double value) {
+  constexpr double kMost = 9.2e18;
+  return static_cast<Bytes>(std::clamp(value, -kMost, kMost));
+}
+
 enum class Quantity : std::uint8_t { kTime, kBytes, kFraction, kPlain };
 
 Quantity quantity_of(const std::string& name) {
@@ -41,7 +47,7 @@ std::string value_text(const std::optional<double>& value, Quantity quantity) {
     case Quantity::kTime:
       return readable_time({*value});
     case Quantity::kBytes:
-      return readable_bytes(static_cast<Bytes>(*value));
+      return readable_bytes(whole(*value));
     case Quantity::kFraction:
       return readable_percent(*value);
     case Quantity::kPlain:
@@ -226,7 +232,7 @@ bool is_bytes(const char* group) { return std::string_view(group) == "memory"; }
 
 void write_number(JsonWriter& writer, const std::optional<double>& value, bool bytes = false) {
   if (value && std::isfinite(*value)) {
-    if (bytes) return writer.value(static_cast<Bytes>(*value));
+    if (bytes) return writer.value(whole(*value));
     writer.value(*value);
   } else {
     writer.null();
@@ -426,11 +432,9 @@ std::string diff_junit(const PlanDiff& diff) {
       for (const bool after : {false, true}) {
         const auto& value = after ? number.after : number.before;
         if (!value || !std::isfinite(*value)) continue;
-        text +=
-            "      <property name=\"" + std::string(group) + "." + number.name +
-            (after ? ".after" : ".before") + "\" value=\"" +
-            (is_bytes(group) ? std::to_string(static_cast<Bytes>(*value)) : json_number(*value)) +
-            "\"/>\n";
+        text += "      <property name=\"" + std::string(group) + "." + number.name +
+                (after ? ".after" : ".before") + "\" value=\"" +
+                (is_bytes(group) ? std::to_string(whole(*value)) : json_number(*value)) + "\"/>\n";
       }
     }
   };

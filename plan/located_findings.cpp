@@ -88,6 +88,7 @@ class Locator {
 std::vector<LocatedFinding> locate(const std::vector<Finding>& findings,
                                    const Plan& plan,
                                    const PlanPlaces& places) {
+  if (findings.empty()) return {};
   const Locator locator(plan, places);
   std::vector<LocatedFinding> located;
   std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> known;

@@ -1012,6 +1012,53 @@ Assignment PlanProblem::assignment(const Decision& decision) const {
 
 int PlanProblem::moment_of(std::size_t variable) const { return variables_[variable].moment; }
 
+const std::vector<Strategy>& PlanProblem::strategies(OperatorId op) const {
+  const Variable& variable = variables_[index(op)];
+  return operator_classes_[static_cast<std::size_t>(variable.op_class)]->strategies;
+}
+
+std::vector<TensorState> PlanProblem::states_of(int variable) const {
+  const Variable& chosen = variables_[static_cast<std::size_t>(variable)];
+  const Value& value = book_.flow().values()[static_cast<std::size_t>(chosen.value)];
+  std::vector<TensorState> states;
+  for (const int state : *chosen.states)
+    states.push_back(book_.states(value.tensor).states[static_cast<std::size_t>(state)]);
+  return states;
+}
+
+std::vector<std::vector<int>> PlanProblem::neighbours() const {
+  std::vector<std::vector<int>> neighbours(variables_.size());
+  for (const Link& link : links_) {
+    if (link.from == link.to) continue;
+    neighbours[static_cast<std::size_t>(link.from)].push_back(link.to);
+    neighbours[static_cast<std::size_t>(link.to)].push_back(link.from);
+  }
+  for (std::vector<int>& list : neighbours) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  return neighbours;
+}
+
+std::optional<Choice> PlanProblem::choice_of(const Assignment& assignment) const {
+  Choice choice;
+  const auto find = [&](const auto& list, const auto& wanted) {
+    const auto found = std::find(list.begin(), list.end(), wanted);
+    if (found == list.end()) return false;
+    choice.push_back(static_cast<int>(found - list.begin()));
+    return true;
+  };
+  for (std::size_t v = 0; v < variables_.size(); ++v) {
+    const Variable& variable = variables_[v];
+    const bool found =
+        variable.op ? find(strategies(*variable.op), assignment.strategies[index(*variable.op)])
+                    : find(states_of(static_cast<int>(v)),
+                           assignment.values[static_cast<std::size_t>(variable.value)]);
+    if (!found) return std::nullopt;
+  }
+  return choice;
+}
+
 void PlanProblem::enumerate(const std::function<void(const Choice&)>& visit) const {
   Choice choice(variables_.size(), 0);
   while (true) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -112,6 +113,18 @@ class PlanProblem {
   /// The moment at which a variable's operator runs (a value: its producer or first reader).
   int moment_of(std::size_t variable) const;
   PriceBook& book() const { return book_; }
+
+  /// The strategies that an operator's variable (number index(op)) chooses from, in the order of
+  /// its values.
+  const std::vector<Strategy>& strategies(OperatorId op) const;
+  /// The variable of a DataFlow value, or -1: the result of an operator is that operator's.
+  int variable_of(int value) const { return value_variable_[static_cast<std::size_t>(value)]; }
+  /// The states that the variable of a value chooses from, in the order of its values.
+  std::vector<TensorState> states_of(int variable) const;
+  /// Per variable those that it shares a transfer with, ascending.
+  std::vector<std::vector<int>> neighbours() const;
+  /// The choice behind an assignment; nullopt where it is none of this problem's.
+  std::optional<Choice> choice_of(const Assignment& assignment) const;
 
   /// Tries every combination of the variables: for tests on tiny graphs. `visit` gets each choice.
   void enumerate(const std::function<void(const Choice&)>& visit) const;

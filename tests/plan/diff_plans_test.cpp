@@ -2,6 +2,7 @@
 #include "plan/diff_plans.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -315,6 +316,28 @@ TEST_CASE("JUnit XML has a case per limit, whatever the names hold") {
   CHECK(text.find("a&lt;b&gt; &amp; &quot;c&quot;") != std::string::npos);
 }
 
+TEST_CASE("plans that say impossible things are compared all the same") {
+  const Plan before = tower(3);
+  Plan after = before;
+  const double values[] = {1e308, -1e308, 5e-324, -0.0};
+  for (std::size_t i = 0; i < after.operators.size(); ++i) {
+    after.operators[i].objective = Seconds{values[i % 4]};
+    after.tensors[i].update_time = Seconds{values[i % 4]};
+    after.tensors[i].local_shape = {std::numeric_limits<std::int64_t>::min(), -3, 1 << 30};
+  }
+  after.cost.step_time = {1e308};
+  after.memory.peak = std::numeric_limits<Bytes>::max();
+  after.memory.limit = std::numeric_limits<Bytes>::min();
+  after.breakdown.assign(5, {Work::kCompute, {}, std::nullopt, {1e308}, {1e308}, 1});
+  after.mesh.shape = {-1, 0};
+  for (const bool turned : {false, true}) {
+    const PlanDiff diff = turned ? diff_plans(after, before) : diff_plans(before, after);
+    CHECK(nlohmann::json::parse(diff_json(diff))["worse"] == diff.worse());
+    CHECK(well_formed(diff_junit(diff)));
+    CHECK_FALSE(summary_markdown(summarise(diff)).empty());
+  }
+}
+
 TEST_CASE("long lists of changes are cut in text and complete as JSON") {
   Plan before = tower(1);
   for (int i = 0; i < 200; ++i) {
@@ -336,3 +359,8 @@ TEST_CASE("long lists of changes are cut in text and complete as JSON") {
 
 }  // namespace
 }  // namespace meshplan
+/ root /.pyenv / libexec / pyenv -
+        hooks : line 24 : enable : cannot open shared object / root /.pyenv / libexec / pyenv -
+        realpath.dylib : / root /.pyenv / libexec / pyenv -
+        realpath.dylib : cannot open shared object file : No such file or
+    directory
