@@ -318,19 +318,17 @@ class PlanExplainer::Parts {
                                        bool constrained,
                                        const std::vector<int>& free) {
     PlanProblem& all = constrained ? *open_ : problem();
-    Choice fixed = constrained ? open_choice_ : choice_;
-    fixed[at(variable)] = value;
-    Decision decision;
-    decision.prices = decision.late = searched().prices;
-    if (free.empty()) {
-      decision.choice = fixed;
-    } else {
-      std::vector<char> flags(fixed.size(), 0);
+    Choice choice = constrained ? open_choice_ : choice_;
+    choice[at(variable)] = value;
+    const MemoryPrices& prices = searched().prices;
+    if (!free.empty()) {
+      std::vector<char> flags(choice.size(), 0);
       for (const int v : free) flags[at(v)] = 1;
-      const PlanProblem::Solution solution = all.solve(decision.prices, &fixed, &flags);
+      PlanProblem::Solution solution = all.solve(prices, &choice, &flags);
       if (!solution.feasible) return std::nullopt;
-      decision.choice = solution.choice;
+      choice = std::move(solution.choice);
     }
+    const Decision decision = all.decide(std::move(choice), prices);
     std::vector<int> changed = free;
     changed.push_back(variable);
     return consequence(merged(all.assignment(decision), changed));
