@@ -359,8 +359,3 @@ TEST_CASE("long lists of changes are cut in text and complete as JSON") {
 
 }  // namespace
 }  // namespace meshplan
-/ root /.pyenv / libexec / pyenv -
-        hooks : line 24 : enable : cannot open shared object / root /.pyenv / libexec / pyenv -
-        realpath.dylib : / root /.pyenv / libexec / pyenv -
-        realpath.dylib : cannot open shared object file : No such file or
-    directory
