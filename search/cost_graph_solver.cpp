@@ -411,7 +411,7 @@ class Solver {
       const auto most = std::chrono::duration<double>(share * *options_.time_limit);
       end = std::min(*end, Clock::now() + std::chrono::duration_cast<Clock::duration>(most));
     }
-    Budget budget(work, end, options_.stop);
+    Budget budget(end ? std::numeric_limits<double>::infinity() : work, end, options_.stop);
     const ExactOutcome outcome =
         search_all(reduced_.problem, prices_->center(), shared_.best_cost(), budget);
     if (outcome.solution) submit(*outcome.solution);

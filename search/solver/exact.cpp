@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kSettling = 20;          ///< passes of messages at the prices of the node above
 constexpr int kSteps = 60;             ///< of prices
+constexpr double kReducing = 60;       ///< table entries that reducing one of what is left is worth
 constexpr double kWorthAgain = 0.05;   ///< of the strategies, dropped at once
 constexpr double kAhead = 0.15;        ///< without a solution: how far beyond the bound prices aim
 constexpr std::size_t kDeepest = 600;  ///< nodes of the search above each other
@@ -56,6 +57,7 @@ class Search {
       if (budget_.over()) return false;
       BackMap filter;
       Problem rest = restricted(*from, kept, filter);
+      budget_.spend(kReducing * entries_of(rest));
       Reduced made = reduce(std::move(rest), [this] { return budget_.over(); });
       if (made.impossible) {
         doubtful_ = doubtful_ || (!made.impossible->forbidden && whole_.usage_tolerance > 0);
@@ -66,7 +68,6 @@ class Search {
       backs_.push_back(std::move(filter));
       backs_.push_back(std::move(made.back));
       const Core core(problem);
-      budget_.spend(8 * (core.entries() + static_cast<double>(core.strategies())));
       if (core.nodes() == 0) {
         offer();
         return true;
@@ -102,6 +103,14 @@ class Search {
       kept[static_cast<std::size_t>(v)] = std::move(others);
       return visit(problem, std::move(kept), std::move(prices));
     }
+  }
+
+  static double entries_of(const Problem& problem) {
+    std::size_t count = problem.room.size();
+    for (const Problem::Node& node : problem.nodes) count += node.costs.size();
+    for (const Problem::Edge& edge : problem.edges)
+      count += problem.pool.table(edge.table).costs.size();
+    return static_cast<double>(count);
   }
 
   /// Whether the bound leaves nothing better.

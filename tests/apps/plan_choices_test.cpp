@@ -46,7 +46,7 @@ TEST_CASE("--microbatches auto finds the best of all numbers") {
   const json free = *planned(folder, {"--mesh", "dp=8"});
   const auto peak = free.at("memory").at("peak").get<std::int64_t>();
   std::vector<std::int64_t> chosen;
-  for (const int percent : {100, 60, 50}) {
+  for (const int percent : {100, 50}) {
     INFO("limit " << percent << " % of " << peak);
     const std::string limit = std::to_string(peak / 100 * percent);
     const auto with = [&](const std::string& count) {
@@ -69,7 +69,7 @@ TEST_CASE("--microbatches auto finds the best of all numbers") {
     chosen.push_back(best);
   }
   CHECK(chosen[0] == 1);
-  CHECK(chosen[2] > 1);  // the limit makes more of them worth it
+  CHECK(chosen[1] > 1);  // the limit makes more of them worth it
 }
 
 TEST_CASE("--mesh all finds the best of all meshes, in every order of their axes") {
