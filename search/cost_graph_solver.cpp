@@ -408,7 +408,9 @@ class Solver {
     if (static_cast<double>(core_->strategies()) > kSmallCore || proven()) return;
     std::optional<Clock::time_point> end = end_;
     if (end) {
-      const auto most = std::chrono::duration<double>(share * *options_.time_limit);
+      const double limit = *options_.time_limit;
+      const auto most =
+          std::chrono::duration<double>(std::max(share * limit, std::min(1.0, 0.1 * limit)));
       end = std::min(*end, Clock::now() + std::chrono::duration_cast<Clock::duration>(most));
     }
     Budget budget(end ? std::numeric_limits<double>::infinity() : work, end, options_.stop);
