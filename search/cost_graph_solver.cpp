@@ -363,7 +363,6 @@ class Solver {
   }
 
   void share_prices() {
-    shared_.bound = prices_->best_bound();
     shared_.prices = prices_->center_bound() < start_bound_ ? start_prices_ : prices_->center();
   }
 
@@ -496,6 +495,7 @@ class Solver {
     if (core_->moments() == 0 && solve_without_limit()) return;
     prices_ = std::make_unique<Prices>(*core_);
     prices_->set(prices);
+    start_bound_ = -std::numeric_limits<double>::infinity();  // the start's moments are gone
     searched_along_ = false;
     for (int pass = 0; pass < 4; ++pass) prices_->bound();
   }

@@ -42,7 +42,6 @@ Messages::Messages(const Core& core) : core_(core) {
   }
   for (std::size_t e = 1; e < begin_.size(); ++e) begin_[e] += begin_[e - 1];
   messages_.assign(begin_.back(), 0);
-  suffix_.assign(static_cast<std::size_t>(core.nodes()) + 1, 0);
 }
 
 double Messages::pass(const std::vector<double>& theta, bool forward, Labels& labels) {
@@ -84,7 +83,6 @@ double Messages::pass(const std::vector<double>& theta, bool forward, Labels& la
       bound += push(
           from.data(), size, link.rows, static_cast<std::size_t>(core_.size(link.node)), message);
     }
-    if (!forward) suffix_[static_cast<std::size_t>(v)] = bound;
   }
   return bound;
 }

@@ -31,9 +31,6 @@ class Messages {
   /// and one backward, after another backward one. Returns the larger bound of the two passes.
   double marginals(const std::vector<double>& theta, std::vector<double>& bounds);
 
-  /// After a backward pass: a bound on what nodes from `v` on add, given the messages of edges from
-  /// earlier nodes into them.
-  double suffix(int v) const { return suffix_[static_cast<std::size_t>(v)]; }
   /// The message of an edge, over the strategies of the node it leads to.
   const double* message(int edge) const {
     return messages_.data() + begin_[static_cast<std::size_t>(edge)];
@@ -49,7 +46,6 @@ class Messages {
   std::vector<std::size_t> begin_;  ///< per edge, room for the larger end
   std::vector<double> messages_;
   std::vector<double> share_;  ///< per node
-  std::vector<double> suffix_;
 };
 
 }  // namespace meshplan::solver

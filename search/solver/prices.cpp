@@ -120,13 +120,12 @@ void Prices::climb(double target) {
     prices_[t] = std::max(0.0, center_[t] + step * direction_[t]);
 }
 
-double Prices::search_along(std::size_t most_moments, const std::function<bool()>& over) {
+void Prices::search_along(std::size_t most_moments, const std::function<bool()>& over) {
   std::vector<std::size_t> active;
   for (std::size_t t = 0; t < center_.size(); ++t) {
     if (center_[t] > 0) active.push_back(t);
   }
-  double done = 0;
-  if (active.size() > most_moments) return done;
+  if (active.size() > most_moments) return;
   messages_.restore(center_messages_);
   forward_ = center_forward_;
   // the bound at the best prices with another one at `t`; what is best moves the center
@@ -135,7 +134,6 @@ double Prices::search_along(std::size_t most_moments, const std::function<bool()
     prices_[t] = price;
     double best = -std::numeric_limits<double>::infinity();
     for (int pass = 0; pass < kSettling; ++pass) best = std::max(best, bound());
-    done += kSettling * work();
     return best;
   };
   for (double reach = kReach; reach > kLeastReach; reach *= kReachShrink) {
@@ -165,7 +163,6 @@ double Prices::search_along(std::size_t most_moments, const std::function<bool()
     }
   }
   prices_ = center_;
-  return done;
 }
 
 }  // namespace meshplan::solver

@@ -37,13 +37,10 @@ class Prices {
   double center_bound() const { return center_bound_; }
   /// Several starts have gained nothing.
   bool converged() const { return idle_ >= 3; }
-  Messages& messages() { return messages_; }
   /// Moves one price after the other to where the bound is best, the others as they are: where few
   /// moments bind, steps along subgradients come near to that point but do not reach it. Asks
-  /// `over` between evaluations; returns the work done.
-  double search_along(std::size_t most_moments, const std::function<bool()>& over);
-  /// The direction of the next pass.
-  bool forward_next() const { return forward_; }
+  /// `over` between evaluations.
+  void search_along(std::size_t most_moments, const std::function<bool()>& over);
   double work() const { return messages_.work() + 4 * static_cast<double>(core_.moments()); }
 
  private:

@@ -57,7 +57,6 @@ struct Shared {
   std::vector<Solution> elites;  ///< best first; different from each other
   /// Of the best assignment, which the core may no longer contain.
   double incumbent = std::numeric_limits<double>::infinity();
-  double bound = -std::numeric_limits<double>::infinity();
   std::vector<double> prices;  ///< that gave the bound, or the best known
 
   double best_cost() const {
