@@ -59,6 +59,11 @@ int run_guarded(const RunCommand& run);
 /// kInputError for everything else.
 int report(const Error& error);
 
+/// The error of a wrong option: its name and what was expected of it.
+inline Unexpected<Error> usage(const std::string& option, const std::string& message) {
+  return fail(ErrorCode::kUsage, option, message);
+}
+
 /// How messages call an input: the path, or "standard input" for "-".
 std::string input_name(const std::string& path);
 

@@ -42,10 +42,6 @@ struct DiffCommandOptions {
   std::string new_plan;
 };
 
-Unexpected<Error> usage(const std::string& option, const std::string& message) {
-  return fail(ErrorCode::kUsage, option, message);
-}
-
 /// "2%" or 0.02. A bare number of 1 or more is refused: it may be meant as a percentage.
 Result<double> parse_share(const std::string& option, const std::string& text) {
   const auto share = parse_quantity(text, Unit::kRatio);

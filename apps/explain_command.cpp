@@ -49,10 +49,6 @@ struct ExplainCommandOptions {
   std::string constraints;
 };
 
-Unexpected<Error> usage(const std::string& option, const std::string& message) {
-  return fail(ErrorCode::kUsage, option, message);
-}
-
 // ---- What is explained --------------------------------------------------------------------------
 
 /// A plan with all that its search knew. Stays where it is: the explainer refers to its parts.
@@ -208,7 +204,7 @@ struct Explanation {
   std::optional<WishReport> wish;
 };
 
-std::vector<std::string> axis_names(const Plan& plan, AxisSet axes) {
+std::vector<std::string> names_of_axes(const Plan& plan, AxisSet axes) {
   std::vector<std::string> names;
   for (std::size_t axis = 0; axis < plan.mesh.axes.size(); ++axis) {
     if ((axes >> axis & 1U) != 0) names.push_back(plan.mesh.axes[axis]);
@@ -224,7 +220,7 @@ std::vector<AxisRow> axis_rows(const Subject& subject) {
     const bool local = collective == nullptr || *collective == Collective::kSlice ||
                        *collective == Collective::kMask;
     AxisRow& row = rows[local ? AxisSet{0} : cell.axes];
-    row.axes = axis_names(subject.plan, local ? AxisSet{0} : cell.axes);
+    row.axes = names_of_axes(subject.plan, local ? AxisSet{0} : cell.axes);
     if (!local) {
       const int level = subject.explainer->book().collectives().level(cell.axes);
       if (level >= 0) row.level = subject.cluster.levels[static_cast<std::size_t>(level)].name;

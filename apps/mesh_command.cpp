@@ -429,10 +429,6 @@ struct MeshOptions {
   Text batch;
 };
 
-Unexpected<Error> usage(std::string place, std::string message) {
-  return fail(ErrorCode::kUsage, std::move(place), std::move(message));
-}
-
 bool opens(char letter) { return letter == '(' || letter == '['; }
 bool closes(char letter) { return letter == ')' || letter == ']'; }
 

@@ -40,10 +40,6 @@ namespace {
 
 constexpr double kMostTolerance = 10;
 
-Unexpected<Error> usage(const std::string& option, const std::string& message) {
-  return fail(ErrorCode::kUsage, option, message);
-}
-
 /// "dp=16,tp=8".
 Result<MeshShape> parse_mesh(const std::string& text) {
   MeshShape mesh;

@@ -506,10 +506,6 @@ void write_answer(const Request& request, const Outcome& outcome, JsonWriter& ou
 
 // ---- The command line ----
 
-Unexpected<Error> usage(std::string option, std::string message) {
-  return fail(ErrorCode::kUsage, std::move(option), std::move(message));
-}
-
 /// Reads an option that lists numbers, with parentheses around those that belong together.
 template <class Read>
 auto read_list(const std::string& option,

@@ -34,8 +34,8 @@ struct SolveCommandOptions {
 };
 
 /// Set by Ctrl-C: the best so far is printed.
-std::atomic<bool> interrupted{false};
-extern "C" void interrupt(int /*signal*/) { interrupted.store(true); }
+std::atomic<bool> solve_interrupted{false};
+extern "C" void interrupt_solve(int /*signal*/) { solve_interrupted.store(true); }
 
 constexpr std::int64_t kExactInDouble = std::int64_t{1} << 53;
 
@@ -293,8 +293,8 @@ int run_solve(const SolveCommandOptions& options, const CommonOptions& common) {
   solve.seed = common.seed;
   solve.threads =
       common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
-  interrupted.store(false);
-  solve.stop = &interrupted;
+  solve_interrupted.store(false);
+  solve.stop = &solve_interrupted;
   const bool terminal = ::isatty(STDERR_FILENO) != 0 && !common.quiet;
   double last = -1;
   if (terminal) {
@@ -304,7 +304,7 @@ int run_solve(const SolveCommandOptions& options, const CommonOptions& common) {
       show_progress(*graph, progress);
     };
   }
-  const auto previous = std::signal(SIGINT, interrupt);
+  const auto previous = std::signal(SIGINT, interrupt_solve);
   const CostGraphSolution solution = solve_cost_graph(*graph, solve);
   std::signal(SIGINT, previous);
   if (terminal && last >= 0) std::fputs("\r\033[K", stderr);

@@ -32,6 +32,14 @@ if(MESHPLAN_AUDITS)
   add_compile_definitions(MESHPLAN_AUDITS=1)
 endif()
 
+# meshplan_unity(target): with MESHPLAN_UNITY its sources are compiled six at a time, so what they all
+# include is parsed once. Names in their anonymous namespaces must differ (tests: a namespace per file).
+function(meshplan_unity target)
+  if(MESHPLAN_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+endfunction()
+
 # meshplan_module(name [DEPENDS lower modules...] [EXTERNAL third-party targets...])
 # Every .cpp below the folder belongs to the module. Its headers are included as "name/header.h";
 # an include root of its own makes an undeclared "search/..." fail to compile.

@@ -8,7 +8,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::bad_input_graph_test {
 namespace {
 
 using test::ProgramRun;
@@ -293,4 +293,4 @@ TEST_CASE("a step that takes hours is refused where sums are no longer exact") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::bad_input_graph_test

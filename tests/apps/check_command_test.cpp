@@ -9,7 +9,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::check_command_test {
 namespace {
 
 using nlohmann::json;
@@ -230,4 +230,4 @@ TEST_CASE("check ends with 3 where files are wrong and with 2 where the command 
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::check_command_test

@@ -8,7 +8,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-using namespace meshplan;
+namespace meshplan::cluster_and_constraints_input_test {
 
 namespace {
 
@@ -112,3 +112,5 @@ TEST_CASE("plan refuses wrong constraints in one line", "[program]") {
       3,
       "k.json: /tensors/w1 asks for R");
 }
+
+}  // namespace meshplan::cluster_and_constraints_input_test

@@ -11,7 +11,7 @@
 #include "cost_model/compute_model.h"
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::cluster_reader_test {
 
 namespace {
 
@@ -433,3 +433,5 @@ TEST_CASE("a cluster is found by name or path", "[cluster_reader]") {
     CHECK(missing.error().code == ErrorCode::kInput);
   }
 }
+
+}  // namespace meshplan::cluster_reader_test

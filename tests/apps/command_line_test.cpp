@@ -14,7 +14,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::command_line_test {
 namespace {
 
 using test::ProgramRun;
@@ -105,4 +105,4 @@ TEST_CASE("-o writes through links and into pipes and devices, and replaces none
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::command_line_test

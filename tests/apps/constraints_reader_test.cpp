@@ -6,7 +6,7 @@
 #include "graph/graph_document.h"
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::constraints_reader_test {
 
 namespace {
 
@@ -501,3 +501,5 @@ TEST_CASE("no text makes the constraints reader fail badly", "[constraints]") {
     if (!bound) CHECK_FALSE(bound.error().message.empty());
   }
 }
+
+}  // namespace meshplan::constraints_reader_test

@@ -10,7 +10,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::cost_graph_dump_test {
 namespace {
 
 using nlohmann::json;
@@ -92,4 +92,4 @@ TEST_CASE("options that contradict each other or are empty are refused, and noth
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::cost_graph_dump_test

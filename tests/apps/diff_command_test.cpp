@@ -9,7 +9,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::diff_command_test {
 namespace {
 
 using nlohmann::json;
@@ -262,4 +262,4 @@ TEST_CASE("a wrong command line of diff is 2, a wrong file 3, on one line") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::diff_command_test

@@ -9,7 +9,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::explain_command_test {
 namespace {
 
 using nlohmann::json;
@@ -213,4 +213,4 @@ TEST_CASE("explain refuses what is wrong on one line, with the nearest name") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::explain_command_test

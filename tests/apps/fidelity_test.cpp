@@ -11,7 +11,7 @@
 
 #ifdef MESHPLAN_FIDELITY
 
-namespace meshplan {
+namespace meshplan::fidelity_test {
 namespace {
 
 using nlohmann::json;
@@ -152,6 +152,6 @@ TEST_CASE("wrong values of a run are errors with their place", "[fidelity]") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::fidelity_test
 
 #endif  // MESHPLAN_FIDELITY

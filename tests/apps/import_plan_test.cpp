@@ -10,7 +10,7 @@
 #include "support/imported_models.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::import_plan_test {
 namespace {
 
 using test::ProgramRun;
@@ -168,4 +168,4 @@ TEST_CASE("Every whole model is planned on 8 and 64 devices, and the plans check
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::import_plan_test

@@ -7,7 +7,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::import_test {
 namespace {
 
 using test::ProgramRun;
@@ -152,4 +152,4 @@ TEST_CASE("import hf refuses wrong configs with one line and exit code 3, and wr
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::import_test

@@ -12,7 +12,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::integer_program_test {
 namespace {
 
 using nlohmann::json;
@@ -81,4 +81,4 @@ TEST_CASE("CBC finds the optimum of solve in the integer program, with and witho
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::integer_program_test

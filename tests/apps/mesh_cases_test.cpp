@@ -19,7 +19,7 @@
 #include "support/recording_platform.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::mesh_cases_test {
 namespace {
 
 using nlohmann::json;
@@ -376,4 +376,4 @@ TEST_CASE("the recorded cases about objects hold, or better where that is writte
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::mesh_cases_test

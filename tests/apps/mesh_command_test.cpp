@@ -13,7 +13,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::mesh_command_test {
 namespace {
 
 using nlohmann::json;
@@ -596,4 +596,4 @@ TEST_CASE("the commands in the user page print what it says") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::mesh_command_test

@@ -13,7 +13,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::plan_choices_test {
 namespace {
 
 using nlohmann::json;
@@ -216,4 +216,4 @@ TEST_CASE("where nothing fits, -o writes nothing and leaves what is there") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::plan_choices_test

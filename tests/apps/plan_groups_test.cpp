@@ -15,7 +15,7 @@
 #include "support/recording_platform.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::plan_groups_test {
 namespace {
 
 using nlohmann::json;
@@ -84,4 +84,4 @@ TEST_CASE("all ranks can create a plan's groups in the order of the plan") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::plan_groups_test

@@ -11,7 +11,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::plan_redistributions_test {
 namespace {
 
 using nlohmann::json;
@@ -104,4 +104,4 @@ TEST_CASE("Every edge of a plan is what redistribute gives, and the plan's price
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::plan_redistributions_test

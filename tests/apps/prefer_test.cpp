@@ -9,7 +9,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::prefer_test {
 namespace {
 
 using nlohmann::json;
@@ -165,4 +165,4 @@ TEST_CASE("wrong preferences and tolerances are refused") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::prefer_test

@@ -12,7 +12,8 @@
 #include "apps/command.h"
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::redistribute_command_test {
+
 using nlohmann::json;
 
 namespace {
@@ -261,3 +262,5 @@ TEST_CASE("The answer is the same whatever was asked before") {
   const json after = batch("[" + other + "," + other + "," + one + "]");
   CHECK(alone[0] == after[2]);
 }
+
+}  // namespace meshplan::redistribute_command_test

@@ -10,7 +10,7 @@
 #include "support/random.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::solve_command_test {
 namespace {
 
 using nlohmann::json;
@@ -241,4 +241,4 @@ TEST_CASE("a result may be written over the graph that it is the result of") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::solve_command_test

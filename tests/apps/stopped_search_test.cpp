@@ -10,7 +10,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::stopped_search_test {
 namespace {
 
 using nlohmann::json;
@@ -134,4 +134,4 @@ TEST_CASE("the line of progress says what is known") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::stopped_search_test

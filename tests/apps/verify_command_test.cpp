@@ -4,7 +4,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::verify_command_test {
 namespace {
 
 using nlohmann::json;
@@ -107,4 +107,4 @@ TEST_CASE("meshplan verify ends with 3 where a file is wrong") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::verify_command_test

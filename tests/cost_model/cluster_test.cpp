@@ -4,7 +4,7 @@
 #include "support/catch.h"
 #include "test_clusters.h"
 
-using namespace meshplan;
+namespace meshplan::cluster_test {
 
 namespace {
 
@@ -61,3 +61,5 @@ TEST_CASE("a bandwidth curve interpolates transfer times", "[cluster]") {
   CHECK(curve.slowdown(2000) == Approx(2.5));
   CHECK(BandwidthCurve{}.slowdown(5) == 1.0);
 }
+
+}  // namespace meshplan::cluster_test

@@ -11,7 +11,8 @@
 #include "support/catch.h"
 #include "test_clusters.h"
 
-using namespace meshplan;
+namespace meshplan::collective_model_test {
+
 using test::cluster;
 using test::level;
 
@@ -592,3 +593,5 @@ TEST_CASE("within one level more devices are never faster", "[collective][law]")
     }
   }
 }
+
+}  // namespace meshplan::collective_model_test

@@ -4,7 +4,7 @@
 #include "support/catch.h"
 #include "test_clusters.h"
 
-using namespace meshplan;
+namespace meshplan::compute_model_test {
 
 namespace {
 
@@ -80,3 +80,5 @@ TEST_CASE("prices of computation are on the price grid", "[compute]") {
     CHECK(on_price_grid(time) == time);
   }
 }
+
+}  // namespace meshplan::compute_model_test

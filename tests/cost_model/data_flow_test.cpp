@@ -4,7 +4,7 @@
 
 #include "support/graph_builder.h"
 
-namespace meshplan {
+namespace meshplan::data_flow_test {
 namespace {
 
 /// The tree below a tensor: "result(copy(q.0 k.0) s.0)"; what is stored is marked with '*'.
@@ -187,4 +187,4 @@ TEST_CASE("in inference nothing is saved and there are no gradients") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::data_flow_test

@@ -6,7 +6,7 @@
 #include "support/graph_builder.h"
 #include "support/models.h"
 
-namespace meshplan {
+namespace meshplan::evaluate_test {
 namespace {
 
 /// Strategies by label, e.g. {"y", "m"}; everything else is left as it starts (zero).
@@ -254,4 +254,4 @@ TEST_CASE("a moment is named by its operator") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::evaluate_test

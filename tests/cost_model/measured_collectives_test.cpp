@@ -16,7 +16,8 @@
 #include "cost_model/collective_model.h"
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::measured_collectives_test {
+
 using nlohmann::json;
 
 namespace {
@@ -137,3 +138,5 @@ TEST_CASE("measured collectives are reproduced on other device counts and stride
     CHECK(page.substr(first, end - first) == text);
   }
 }
+
+}  // namespace meshplan::measured_collectives_test

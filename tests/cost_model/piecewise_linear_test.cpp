@@ -6,7 +6,7 @@
 
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::piecewise_linear_test {
 
 TEST_CASE("a piecewise linear function is straight between its points and beyond them",
           "[piecewise_linear]") {
@@ -56,3 +56,5 @@ TEST_CASE("sums and envelopes have the values of their parts at every size",
     }
   }
 }
+
+}  // namespace meshplan::piecewise_linear_test

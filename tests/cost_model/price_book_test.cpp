@@ -5,7 +5,7 @@
 #include "cost_model/test_clusters.h"
 #include "support/graph_builder.h"
 
-namespace meshplan {
+namespace meshplan::price_book_test {
 namespace {
 
 /// 1 GB/s links without latency, no bucket, half of the gathers and 4/5 of the reductions hidden.
@@ -371,4 +371,4 @@ TEST_CASE("a mesh of too many axes is refused") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::price_book_test

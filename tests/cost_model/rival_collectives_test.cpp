@@ -16,7 +16,8 @@
 #include "cost_model/test_clusters.h"
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::rival_collectives_test {
+
 using nlohmann::json;
 using test::cluster;
 using test::level;
@@ -280,3 +281,5 @@ TEST_CASE("closed forms of other planners are reproduced with their constants", 
     CHECK(why.get<std::string>().size() > 20);
   }
 }
+
+}  // namespace meshplan::rival_collectives_test

@@ -8,7 +8,9 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-using namespace meshplan::test;
+namespace meshplan::determinism_test {
+
+using namespace test;
 
 namespace {
 
@@ -90,3 +92,5 @@ TEST_CASE("the graph of an import is the same, byte for byte") {
   const std::string first = content(llama(folder, "32"));
   CHECK((first == content(llama(folder, "32"))));
 }
+
+}  // namespace meshplan::determinism_test

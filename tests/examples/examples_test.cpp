@@ -18,7 +18,9 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-using namespace meshplan::test;
+namespace meshplan::examples_test {
+
+using namespace test;
 
 namespace {
 
@@ -194,3 +196,5 @@ TEST_CASE("the README shows the commands and the output of the first plan as the
     CHECK(readme.find(line) != std::string::npos);
   }
 }
+
+}  // namespace meshplan::examples_test

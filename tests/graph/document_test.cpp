@@ -7,7 +7,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::document_test {
 namespace {
 
 const std::string kMlp = R"({
@@ -224,4 +224,4 @@ TEST_CASE("The complete example of the user page is a good graph") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::document_test

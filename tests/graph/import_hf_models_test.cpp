@@ -8,7 +8,7 @@
 #include "support/catch.h"
 #include "support/imported_models.h"
 
-namespace meshplan {
+namespace meshplan::import_hf_models_test {
 namespace {
 
 using test::config_of;
@@ -584,4 +584,4 @@ TEST_CASE("Of a model of text and images the text model is imported") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::import_hf_models_test

@@ -6,7 +6,7 @@
 #include "support/catch.h"
 #include "support/imported_models.h"
 
-namespace meshplan {
+namespace meshplan::import_hf_test {
 namespace {
 
 using test::imported;
@@ -213,4 +213,4 @@ TEST_CASE("Configs that do not describe a Llama model are refused with their pla
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::import_hf_test

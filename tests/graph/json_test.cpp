@@ -11,7 +11,7 @@
 #include "graph/quantity.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::json_test {
 namespace {
 
 JsonDocument parsed(const std::string& text) {
@@ -322,4 +322,4 @@ TEST_CASE("Quantities carry their units") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::json_test

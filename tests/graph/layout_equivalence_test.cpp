@@ -15,7 +15,8 @@
 #include "lib/layout.h"
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::layout_equivalence_test {
+
 using nlohmann::json;
 
 namespace {
@@ -195,3 +196,5 @@ TEST_CASE("A Reshape between all shapes of 2 to 16 elements on all meshes moves 
     }
   }
 }
+
+}  // namespace meshplan::layout_equivalence_test

@@ -6,7 +6,7 @@
 
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::operator_info_test {
 namespace {
 
 using Shapes = std::vector<std::optional<std::vector<std::int64_t>>>;
@@ -268,4 +268,4 @@ TEST_CASE("a route cuts tokens on one side and experts on the other") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::operator_info_test

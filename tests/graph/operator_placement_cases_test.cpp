@@ -21,7 +21,8 @@
 #include "graph/operator_table.h"
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::operator_placement_cases_test {
+
 using nlohmann::json;
 
 namespace {
@@ -325,3 +326,5 @@ TEST_CASE("Strategies as numbers of pieces are those of another planner, or diff
   for (const std::string& id : differs.skipped) CHECK(replayed.count(id) == 0);
   CHECK(replayed.size() + differs.skipped.size() == 126);
 }
+
+}  // namespace meshplan::operator_placement_cases_test

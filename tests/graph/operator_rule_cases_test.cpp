@@ -19,7 +19,8 @@
 #include "graph/operator_table.h"
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::operator_rule_cases_test {
+
 using nlohmann::json;
 
 namespace {
@@ -583,3 +584,5 @@ TEST_CASE("Rules of StableHLO operators are ours up to names, or differ for a st
   CHECK(replayed + skipped.size() == cases.size());
   CHECK(skipped.size() * 10 <= cases.size());
 }
+
+}  // namespace meshplan::operator_rule_cases_test

@@ -15,7 +15,8 @@
 #include "graph/operator_table.h"
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::operator_strategy_cases_test {
+
 using nlohmann::json;
 
 namespace {
@@ -80,3 +81,5 @@ TEST_CASE("strategies are as many as another library's, and give what its give")
 }
 
 }  // namespace
+
+}  // namespace meshplan::operator_strategy_cases_test

@@ -12,7 +12,7 @@
 #include "graph/operator_info.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::operator_table_test {
 namespace {
 
 std::string shape_text(const Shape& shape) {
@@ -750,4 +750,4 @@ TEST_CASE("a rule of one's own that contracts is a matrix product") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::operator_table_test

@@ -11,7 +11,7 @@
 #include "graph/operator_table.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::resolve_hostile_test {
 namespace {
 
 class RandomGraph {
@@ -187,4 +187,4 @@ TEST_CASE("Rules of one's own with random text are resolved or refused") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::resolve_hostile_test

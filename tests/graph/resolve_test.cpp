@@ -7,7 +7,7 @@
 #include "graph/graph_document.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::resolve_test {
 namespace {
 
 const GraphOptions kTraining;
@@ -492,4 +492,4 @@ TEST_CASE("A thousand damaged documents give a graph or an error, nothing else")
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::resolve_test

@@ -4,7 +4,7 @@
 
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::rule_test {
 namespace {
 
 using Shapes = std::vector<std::optional<std::vector<std::int64_t>>>;
@@ -243,4 +243,4 @@ TEST_CASE("expressions count runs as the product of their sizes") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::rule_test

@@ -3,7 +3,7 @@
 
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::scope_pattern_test {
 
 namespace {
 
@@ -73,3 +73,5 @@ TEST_CASE("malformed patterns are refused", "[scope_pattern]") {
     CHECK(result.error().code == ErrorCode::kValue);
   }
 }
+
+}  // namespace meshplan::scope_pattern_test

@@ -6,7 +6,9 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-using namespace meshplan::test;
+namespace meshplan::layering_test {
+
+using namespace test;
 
 namespace {
 
@@ -120,3 +122,5 @@ TEST_CASE("no file names a path of somebody's machine or leaves an open end") {
                              "DO\n")
             .size() == 1);
 }
+
+}  // namespace meshplan::layering_test

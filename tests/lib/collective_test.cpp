@@ -5,7 +5,7 @@
 
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::collective_test {
 
 TEST_CASE("moved bytes are shares of the larger side, rounded up, and never overflow") {
   CHECK(moved_bytes(Collective::kAllGather, 8, 800) == 700);
@@ -22,3 +22,5 @@ TEST_CASE("moved bytes are shares of the larger side, rounded up, and never over
     CHECK(moved_bytes(c, 4, kMost) > 0);
   }
 }
+
+}  // namespace meshplan::collective_test

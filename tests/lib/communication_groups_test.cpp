@@ -12,7 +12,7 @@
 #include "support/group_simulation.h"
 #include "support/recording_platform.h"
 
-namespace meshplan {
+namespace meshplan::communication_groups_test {
 namespace {
 
 using Ranks = std::vector<std::int64_t>;
@@ -164,4 +164,4 @@ TEST_CASE("the simulation finds the deadlock of ranks that disagree on the order
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::communication_groups_test

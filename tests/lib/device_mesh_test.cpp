@@ -13,7 +13,7 @@
 
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::device_mesh_test {
 namespace {
 
 using Ranks = std::vector<std::int64_t>;
@@ -470,4 +470,4 @@ TEST_CASE("lists of ranks are written out up to their limit and refused one step
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::device_mesh_test

@@ -6,7 +6,7 @@
 
 #include "support/catch.h"
 
-using namespace meshplan;
+namespace meshplan::interner_test {
 
 TEST_CASE("an interner numbers sequences like a map does", "[interner]") {
   std::mt19937 random(7);
@@ -23,3 +23,5 @@ TEST_CASE("an interner numbers sequences like a map does", "[interner]") {
   }
   CHECK(expected.size() > 1000);
 }
+
+}  // namespace meshplan::interner_test

@@ -25,7 +25,7 @@ void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
 
-namespace meshplan {
+namespace meshplan::layout_allocation_test {
 namespace {
 
 TEST_CASE("conversions between placements, tensor map and pieces allocate nothing") {
@@ -64,4 +64,4 @@ TEST_CASE("conversions between placements, tensor map and pieces allocate nothin
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::layout_allocation_test

@@ -9,7 +9,7 @@
 
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::layout_test {
 namespace {
 
 DeviceMesh mesh_of(std::vector<std::int64_t> shape, std::vector<std::int64_t> ranks = {}) {
@@ -304,4 +304,4 @@ TEST_CASE("layouts of meshes that differ in a rank differ") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::layout_test

@@ -5,7 +5,7 @@
 
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::placement_test {
 namespace {
 
 TEST_CASE("every placement reads back from its own text and from the long form") {
@@ -110,4 +110,4 @@ TEST_CASE("predicates look at the kind and, if asked, at the dimension or reduct
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::placement_test

@@ -15,7 +15,7 @@
 #include "support/redistribution_prices.h"
 #include "support/sharded_tensor.h"
 
-using namespace meshplan;
+namespace meshplan::redistribution_between_test {
 
 namespace {
 
@@ -327,3 +327,5 @@ TEST_CASE("Redistribution through a view keeps what lines up and is right on the
     }
   }
 }
+
+}  // namespace meshplan::redistribution_between_test

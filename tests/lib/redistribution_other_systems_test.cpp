@@ -19,7 +19,8 @@
 #include "support/catch.h"
 #include "support/redistribution_prices.h"
 
-using namespace meshplan;
+namespace meshplan::redistribution_other_systems_test {
+
 using nlohmann::json;
 
 namespace {
@@ -247,3 +248,5 @@ TEST_CASE("Prices order collectives as DTensor's do and stay below its ring form
   CHECK(cost(square, eight, "P(sum),P(sum)", "R,R") >
         cost(square, eight, "P(sum),P(sum)", "S(0),S(0)"));
 }
+
+}  // namespace meshplan::redistribution_other_systems_test

@@ -16,7 +16,8 @@
 #include "support/redistribution_prices.h"
 #include "support/sharded_tensor.h"
 
-using namespace meshplan;
+namespace meshplan::redistribution_policies_test {
+
 using nlohmann::json;
 
 namespace {
@@ -227,3 +228,5 @@ TEST_CASE(
     CHECK((sizes == Sizes{2, 4}) == (refined > 0));
   }
 }
+
+}  // namespace meshplan::redistribution_policies_test

@@ -14,7 +14,7 @@
 #include "support/redistribution_prices.h"
 #include "support/sharded_tensor.h"
 
-using namespace meshplan;
+namespace meshplan::redistribution_test {
 
 namespace {
 
@@ -558,3 +558,5 @@ TEST_CASE("The number of layouts is what combinatorics say") {
     CHECK(MoveGraph::count_states(Sizes{2, 2, 2}, rank, 0, 100000) == graph.size());
   }
 }
+
+}  // namespace meshplan::redistribution_test

@@ -3,7 +3,7 @@
 
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::sha256_test {
 namespace {
 
 TEST_CASE("SHA-256 gives the published digests") {
@@ -26,4 +26,4 @@ TEST_CASE("SHA-256 pads every length differently") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::sha256_test

@@ -5,7 +5,7 @@
 
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::text_test {
 namespace {
 
 TEST_CASE("a quote is one line of at most 60 bytes and cuts no character") {
@@ -35,4 +35,4 @@ TEST_CASE("trimming takes blanks from both ends only") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::text_test

@@ -11,7 +11,7 @@
 #include "plan/planned.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::check_plan_test {
 namespace {
 
 using testing::kMlp;
@@ -496,4 +496,4 @@ TEST_CASE("another graph, cluster or mode is named") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::check_plan_test

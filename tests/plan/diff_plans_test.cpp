@@ -12,7 +12,7 @@
 #include "plan/planned.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::diff_plans_test {
 namespace {
 
 using testing::plan_case;
@@ -358,4 +358,4 @@ TEST_CASE("long lists of changes are cut in text and complete as JSON") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::diff_plans_test

@@ -7,7 +7,7 @@
 #include "plan/planned.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::located_findings_test {
 namespace {
 
 using testing::plan_case;
@@ -156,4 +156,4 @@ TEST_CASE("a reader of 1.1 reads and checks plans of 1.0, newer ones are refused
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::located_findings_test

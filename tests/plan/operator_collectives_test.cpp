@@ -10,7 +10,9 @@
 #include "plan/operator_proof.h"
 #include "support/catch.h"
 
-namespace meshplan::test {
+namespace meshplan::operator_collectives_test {
+
+using namespace test;
 namespace {
 
 /// Times that each kind of collective runs: (collective, axes, backward, elements).
@@ -98,4 +100,4 @@ TEST_CASE("operators execute the collectives that they are priced with") {
 }
 
 }  // namespace
-}  // namespace meshplan::test
+}  // namespace meshplan::operator_collectives_test

@@ -5,7 +5,9 @@
 #include "plan/operator_proof.h"
 #include "support/catch.h"
 
-namespace meshplan::test {
+namespace meshplan::operator_gradient_test {
+
+using namespace test;
 namespace {
 
 /// The sum of all results, weighted.
@@ -62,4 +64,4 @@ TEST_CASE("gradients are the slopes of the results") {
 }
 
 }  // namespace
-}  // namespace meshplan::test
+}  // namespace meshplan::operator_gradient_test

@@ -5,7 +5,9 @@
 #include "plan/operator_proof.h"
 #include "support/catch.h"
 
-namespace meshplan::test {
+namespace meshplan::operator_meaning_test {
+
+using namespace test;
 namespace {
 
 using Values = std::vector<double>;
@@ -403,4 +405,4 @@ TEST_CASE("products, windows, attention and experts compute what their pages say
 }
 
 }  // namespace
-}  // namespace meshplan::test
+}  // namespace meshplan::operator_meaning_test

@@ -9,7 +9,9 @@
 #include "plan/operator_proof.h"
 #include "support/catch.h"
 
-namespace meshplan::test {
+namespace meshplan::operator_mutation_test {
+
+using namespace test;
 namespace {
 
 struct Mutant {
@@ -179,4 +181,4 @@ TEST_CASE("every way to spoil a rule is found by the numbers") {
 }
 
 }  // namespace
-}  // namespace meshplan::test
+}  // namespace meshplan::operator_mutation_test

@@ -9,7 +9,9 @@
 #include "plan/operator_cases.h"
 #include "support/catch.h"
 
-namespace meshplan::test {
+namespace meshplan::operator_proof_test {
+
+using namespace test;
 namespace {
 
 const std::vector<Sizes> kMeshes = {{2}, {3}, {2, 2}, {2, 3}, {2, 2, 2}};
@@ -126,4 +128,4 @@ TEST_CASE("rules that no function follows are refused with the reason") {
 }
 
 }  // namespace
-}  // namespace meshplan::test
+}  // namespace meshplan::operator_proof_test

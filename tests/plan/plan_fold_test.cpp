@@ -5,7 +5,7 @@
 
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::plan_fold_test {
 namespace {
 
 using Texts = std::vector<std::vector<std::string>>;
@@ -112,4 +112,4 @@ TEST_CASE("characters that the folding uses as marks are letters like others in 
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::plan_fold_test

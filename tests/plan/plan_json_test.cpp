@@ -8,7 +8,7 @@
 #include "plan/random_plan.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::plan_json_test {
 namespace {
 
 using testing::RandomPlan;
@@ -214,4 +214,4 @@ TEST_CASE("a large plan whose layers all differ survives as well") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::plan_json_test

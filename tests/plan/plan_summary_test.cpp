@@ -8,7 +8,7 @@
 #include "plan/readable.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::plan_summary_test {
 namespace {
 
 /// Four equal layers of two operators, an embedding before and a loss behind.
@@ -261,4 +261,4 @@ TEST_CASE("numbers are readable") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::plan_summary_test

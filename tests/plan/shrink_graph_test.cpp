@@ -7,7 +7,7 @@
 #include "support/imported_models.h"
 #include "support/models.h"
 
-namespace meshplan {
+namespace meshplan::shrink_graph_test {
 namespace {
 
 std::vector<std::vector<Pieces>> uncut(const Graph& graph) {
@@ -167,4 +167,4 @@ TEST_CASE("pieces that no whole parts can follow are refused") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::shrink_graph_test

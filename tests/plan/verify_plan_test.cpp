@@ -8,7 +8,7 @@
 #include "plan/planned.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::verify_plan_test {
 namespace {
 
 using testing::plan_case;
@@ -319,4 +319,4 @@ TEST_CASE("what cannot be run is said") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::verify_plan_test

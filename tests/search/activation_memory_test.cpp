@@ -12,7 +12,7 @@
 #include "search/plan_problem.h"
 #include "support/graph_builder.h"
 
-namespace meshplan {
+namespace meshplan::activation_memory_test {
 namespace {
 
 struct Sizes {
@@ -327,4 +327,4 @@ TEST_CASE("the more is recomputed, the less memory Llama 2 takes") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::activation_memory_test

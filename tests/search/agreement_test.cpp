@@ -9,7 +9,7 @@
 #include "support/models.h"
 #include "support/random_graph.h"
 
-namespace meshplan {
+namespace meshplan::agreement_test {
 namespace {
 
 using test::Random;
@@ -457,4 +457,4 @@ TEST_CASE("the search gives the same plan on one thread and on four") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::agreement_test

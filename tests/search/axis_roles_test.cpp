@@ -12,7 +12,7 @@
 #include "search/dimension_roles.h"
 #include "support/models.h"
 
-namespace meshplan {
+namespace meshplan::axis_roles_test {
 namespace {
 
 using Roles = std::vector<std::vector<std::string>>;
@@ -144,4 +144,4 @@ TEST_CASE("axes get names by their first role, each of its own") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::axis_roles_test

@@ -6,7 +6,7 @@
 
 #include "support/models.h"
 
-namespace meshplan {
+namespace meshplan::baselines_test {
 namespace {
 
 using test::LlamaSizes;
@@ -128,4 +128,4 @@ TEST_CASE("a textbook plan that cannot be applied says so") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::baselines_test

@@ -7,7 +7,7 @@
 #include "search/memory_search.h"
 #include "support/random_graph.h"
 
-namespace meshplan {
+namespace meshplan::brute_force_test {
 namespace {
 
 using test::BruteForce;
@@ -143,4 +143,4 @@ TEST_CASE("the search finds what brute force finds on many small graphs", "[.][s
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::brute_force_test

@@ -11,7 +11,7 @@
 #include "search/dp_search.h"
 #include "support/models.h"
 
-namespace meshplan {
+namespace meshplan::choices_test {
 namespace {
 
 using test::LlamaSizes;
@@ -359,4 +359,4 @@ TEST_CASE("without a given axis, a long sequence through small weights keeps the
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::choices_test

@@ -10,7 +10,7 @@
 #include "support/catch.h"
 #include "support/run_program.h"
 
-namespace meshplan {
+namespace meshplan::cost_graph_reader_test {
 namespace {
 
 const char* const kContest = R"json({"problem": {"name": "example",
@@ -455,4 +455,4 @@ TEST_CASE("costs so low that no unit holds their sum are refused") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::cost_graph_reader_test

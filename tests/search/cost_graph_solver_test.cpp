@@ -19,7 +19,7 @@
 #include "search/solver/worker.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::cost_graph_solver_test {
 namespace {
 
 using test::EveryAssignment;
@@ -692,4 +692,4 @@ TEST_CASE("optima and evaluations of other systems are reproduced") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::cost_graph_solver_test

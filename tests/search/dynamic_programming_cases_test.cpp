@@ -22,7 +22,8 @@
 #include "support/graph_builder.h"
 #include "support/random.h"
 
-using namespace meshplan;
+namespace meshplan::dynamic_programming_cases_test {
+
 using nlohmann::json;
 
 namespace {
@@ -220,3 +221,5 @@ TEST_CASE("every elimination that has a name is one of ours, and keeps the optim
     }
   }
 }
+
+}  // namespace meshplan::dynamic_programming_cases_test

@@ -12,7 +12,7 @@
 #include "search/plan_assignment.h"
 #include "support/catch.h"
 
-namespace meshplan {
+namespace meshplan::explain_plan_test {
 namespace {
 
 using testing::kMlp;
@@ -453,4 +453,4 @@ TEST_CASE("sensitivity prices the plan and all meshes with a level slower and fa
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::explain_plan_test

@@ -7,7 +7,7 @@
 #include "support/catch.h"
 #include "support/random.h"
 
-namespace meshplan {
+namespace meshplan::min_sum_test {
 namespace {
 
 using test::Random;
@@ -267,4 +267,4 @@ TEST_CASE("tables over several variables have a limit together, too") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::min_sum_test

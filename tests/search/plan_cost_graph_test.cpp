@@ -10,7 +10,7 @@
 #include "support/models.h"
 #include "support/random_graph.h"
 
-namespace meshplan {
+namespace meshplan::plan_cost_graph_test {
 namespace {
 
 using test::Random;
@@ -164,4 +164,4 @@ TEST_CASE("the integer program has a row per node and moment, and costs are exac
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::plan_cost_graph_test

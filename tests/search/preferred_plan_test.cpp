@@ -9,7 +9,7 @@
 #include "support/models.h"
 #include "support/random_graph.h"
 
-namespace meshplan {
+namespace meshplan::preferred_plan_test {
 namespace {
 
 using test::Random;
@@ -267,4 +267,4 @@ TEST_CASE("a preferred plan is the same on any number of threads and ends when i
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::preferred_plan_test

@@ -9,7 +9,7 @@
 #include "support/catch.h"
 #include "support/random.h"
 
-namespace meshplan {
+namespace meshplan::price_master_test {
 namespace {
 
 using test::Random;
@@ -122,4 +122,4 @@ TEST_CASE("between two points of one limit the price is where their lines cross"
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::price_master_test

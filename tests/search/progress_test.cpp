@@ -6,7 +6,7 @@
 #include "search/dp_search.h"
 #include "support/models.h"
 
-namespace meshplan {
+namespace meshplan::progress_test {
 namespace {
 
 TEST_CASE("the search of a single mesh tells its plan and its bound as they get better") {
@@ -51,4 +51,4 @@ TEST_CASE("the search of a single mesh tells its plan and its bound as they get 
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::progress_test

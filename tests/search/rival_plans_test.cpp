@@ -31,7 +31,8 @@
 #include "search/dp_search.h"
 #include "support/graph_builder.h"
 
-using namespace meshplan;
+namespace meshplan::rival_plans_test {
+
 using nlohmann::json;
 
 namespace {
@@ -335,3 +336,5 @@ TEST_CASE(
   CHECK(replayed.size() + skipped == 60);
   CHECK(skipped * 10 <= 60);
 }
+
+}  // namespace meshplan::rival_plans_test

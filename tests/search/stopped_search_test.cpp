@@ -7,7 +7,7 @@
 #include "search/dp_search.h"
 #include "support/models.h"
 
-namespace meshplan {
+namespace meshplan::stopped_search_test {
 namespace {
 
 TEST_CASE("wherever a search is stopped, what it says is true") {
@@ -82,4 +82,4 @@ TEST_CASE("wherever a search is stopped, what it says is true") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::stopped_search_test

@@ -11,7 +11,7 @@
 #include "search/axis_roles.h"
 #include "support/models.h"
 
-namespace meshplan {
+namespace meshplan::top_plans_test {
 namespace {
 
 struct Job {
@@ -161,4 +161,4 @@ TEST_CASE("what restrictions leave no choice of has no other kinds") {
 }
 
 }  // namespace
-}  // namespace meshplan
+}  // namespace meshplan::top_plans_test
