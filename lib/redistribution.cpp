@@ -17,6 +17,7 @@
 #include <bit>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <queue>
 #include <string>
 #include <tuple>
@@ -81,6 +82,42 @@ struct Source {
   std::vector<std::uint32_t> tight;        ///< predecessors on cheapest paths
 };
 
+/// A move that the shape allows, and its price.
+struct Edge {
+  std::uint32_t to = 0;
+  Ticks price = 0;
+};
+
+/// Costs do not depend on what the dimensions are called: tensors whose shapes are permutations of
+/// each other share theirs under the shape with ascending sizes.
+struct SortedDims {
+  explicit SortedDims(std::span<const std::int64_t> sizes)
+      : shape(sizes.begin(), sizes.end()), place(sizes.size()) {
+    std::vector<std::size_t> order(sizes.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return sizes[a] < sizes[b];
+    });
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      shape[i] = sizes[order[i]];
+      place[order[i]] = static_cast<int>(i);
+    }
+  }
+  /// The code of the same layout of the sorted shape.
+  LayoutCode renamed(LayoutCode code) const {
+    for (int axis = 0; axis < kMaxMoveAxes; ++axis) {
+      const std::uint8_t byte = code_byte(code, axis);
+      if (byte == 0 || (byte & 0x80) != 0) continue;
+      const auto dim = static_cast<std::size_t>((byte >> 3) - 1);
+      code = with_byte(code, axis, cut_byte(place[dim], byte & 7));
+    }
+    return code;
+  }
+
+  std::vector<std::int64_t> shape;
+  std::vector<int> place;  ///< per dimension of the given shape
+};
+
 /// A graph with the bytes and prices of one shape.
 struct Context {
   std::vector<std::int64_t> shape;
@@ -89,6 +126,9 @@ struct Context {
   std::vector<Bytes> local;                ///< per state, -1: not legal
   std::vector<std::vector<Ticks>> prices;  ///< per state and move, -1: not legal
   std::vector<std::unique_ptr<Source>> sources;
+  // Of tables of costs, which need no paths:
+  std::vector<std::vector<Ticks>> rows;  ///< per state: the costs to all, empty where not asked
+  std::vector<std::vector<Edge>> edges;  ///< per state; without those that a detour is cheaper than
 };
 
 }  // namespace
@@ -162,12 +202,13 @@ class RedistributionPlanner::Impl {
     const bool only_sums = (kinds & ~1U) == 0;
     if (!only_sums || is_large(rank, 0, 0)) return table_by_rows(shape, dtype_bytes, layouts);
     std::vector<Seconds> table(codes.size() * codes.size());
-    Context& context = context_of(shape, dtype_bytes, 1U);
+    const SortedDims sorted(shape);
+    Context& context = context_of(sorted.shape, dtype_bytes, 1U);
     std::vector<std::uint32_t> indices;
-    for (const LayoutCode code : codes) indices.push_back(context.graph->index_of(code));
-    std::vector<Ticks> cost;
+    for (const LayoutCode code : codes)
+      indices.push_back(context.graph->index_of(sorted.renamed(code)));
     for (std::size_t i = 0; i < codes.size(); ++i) {
-      costs_from(context, indices[i], cost);
+      const std::vector<Ticks>& cost = costs_from(context, indices[i]);
       for (std::size_t j = 0; j < codes.size(); ++j)
         table[i * codes.size() + j] = seconds_of(cost[indices[j]]);
     }
@@ -388,8 +429,13 @@ class RedistributionPlanner::Impl {
     return prices;
   }
 
-  /// Dijkstra without paths: the costs from one state to all.
-  void costs_from(Context& context, std::uint32_t source, std::vector<Ticks>& cost) {
+  /// Dijkstra without paths: the costs from one state to all. What it finds to be no cheapest path
+  /// to a neighbour, no later one follows.
+  const std::vector<Ticks>& costs_from(Context& context, std::uint32_t source) {
+    context.rows.resize(context.graph->size());
+    context.edges.resize(context.graph->size());
+    std::vector<Ticks>& cost = context.rows[source];
+    if (!cost.empty()) return cost;
     cost.assign(context.graph->size(), kFar);
     cost[source] = 0;
     heap_.clear();
@@ -399,17 +445,34 @@ class RedistributionPlanner::Impl {
       const auto [reached, state] = heap_.back();
       heap_.pop_back();
       if (reached != cost[state]) continue;
-      const auto moves = context.graph->moves(state);
-      const std::vector<Ticks>& prices = prices_from(context, state);
-      for (std::size_t i = 0; i < moves.size(); ++i) {
-        if (prices[i] < 0) continue;
-        const Ticks candidate = plus(reached, prices[i]);
-        if (candidate >= cost[moves[i].to]) continue;
-        cost[moves[i].to] = candidate;
-        heap_.emplace_back(candidate, moves[i].to);
+      for (const Edge& edge : edges_from(context, state)) {
+        const Ticks candidate = plus(reached, edge.price);
+        if (candidate >= cost[edge.to]) continue;
+        cost[edge.to] = candidate;
+        heap_.emplace_back(candidate, edge.to);
         std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
       }
     }
+    std::erase_if(context.edges[source],
+                  [&](const Edge& edge) { return edge.price > cost[edge.to]; });
+    return cost;
+  }
+
+  const std::vector<Edge>& edges_from(Context& context, std::uint32_t state) {
+    std::vector<Edge>& edges = context.edges[state];
+    const auto moves = context.graph->moves(state);
+    if (!edges.empty() || moves.empty()) return edges;
+    const std::vector<Ticks>& prices = prices_from(context, state);
+    for (std::size_t i = 0; i < moves.size(); ++i) {
+      if (prices[i] < 0) continue;
+      const auto known = std::find_if(
+          edges.begin(), edges.end(), [&](const Edge& edge) { return edge.to == moves[i].to; });
+      if (known == edges.end())
+        edges.push_back({moves[i].to, prices[i]});
+      else
+        known->price = std::min(known->price, prices[i]);
+    }
+    return edges;
   }
 
   /// What a move's input and output take together; all-reduce and mask overwrite their input.
