@@ -18,6 +18,12 @@ need_header() {
   done
   missing+=("$2")
 }
+# The library of -fsanitize=fuzzer lies where the compiler keeps its own.
+need_fuzzer() {
+  local own
+  own="$(clang++ -print-resource-dir 2>/dev/null || true)"
+  if ! compgen -G "$own/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null; then missing+=(libclang-rt-14-dev); fi
+}
 
 need_program cmake cmake
 need_program c++ g++
@@ -35,6 +41,7 @@ if [ "$need" = check ]; then
   need_program clang++ clang
   need_program clang-format clang-format
   need_program clang-tidy clang-tidy
+  need_fuzzer
 fi
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 

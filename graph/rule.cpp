@@ -6,6 +6,7 @@
 #include <cctype>
 #include <set>
 
+#include "graph/dimension_sizes.h"
 #include "lib/check.h"
 
 namespace meshplan {
@@ -13,6 +14,11 @@ namespace {
 
 constexpr std::size_t kLongestRule = 10000;
 constexpr std::size_t kMostFactors = 64;
+/// The product of two sizes from 1 to kMostTensorBytes + 1; that number where it is larger, which
+/// no dimension has.
+std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
+  return a > kMostTensorBytes / b ? kMostTensorBytes + 1 : a * b;
+}
 
 enum class TermKind { kSingle, kRun, kCompound, kPrivate };
 
@@ -330,6 +336,12 @@ class RuleBinder {
     for (const auto& [name, size] : given_) {
       const auto found = rule_.names.find(name);
       if (found == rule_.names.end()) continue;
+      if (size < 1 || size > kMostTensorBytes) {
+        return fail(ErrorCode::kValue,
+                    "",
+                    "the size of factor \"" + name + "\" is " + std::to_string(size) +
+                        ", expected 1 to 2^62");
+      }
       for (const int factor : found->second) known_[static_cast<std::size_t>(factor)] = size;
     }
     return {};
@@ -414,7 +426,7 @@ class RuleBinder {
           for (const int factor : factors) {
             const auto& known = known_[static_cast<std::size_t>(factor)];
             if (known) {
-              product *= *known;
+              product = bounded_product(product, *known);
             } else {
               unknown = factor;
               ++unknowns;
@@ -565,11 +577,12 @@ class RuleBinder {
                 "dimension " + std::to_string(dim) + " of " + operand_text(operand) + " (shape " +
                     shape_text(rule_.operands[operand].shape) + ") is " +
                     std::to_string(rule_.operands[operand].shape[dim]) + ", but factor \"" + name +
-                    "\" is " + std::to_string(expected) + " elsewhere");
+                    "\" is " +
+                    (expected > kMostTensorBytes ? "more than 2^62" : std::to_string(expected)) +
+                    " elsewhere");
   }
 
   Result<void> build_results() {
-    constexpr std::int64_t kLargest = std::int64_t{1} << 62;
     for (const OperandPattern& pattern : parsed_.results) {
       OperandRule result;
       std::size_t rank = 0;
@@ -580,11 +593,10 @@ class RuleBinder {
       for (auto& [factors, broadcast] : *dims) {
         std::int64_t size = 1;
         for (const int factor : factors) {
-          const std::int64_t times = rule_.factors[static_cast<std::size_t>(factor)].size;
-          if (size > kLargest / times)
-            return fail(ErrorCode::kOverflow, "", "a result dimension exceeds 64 bits");
-          size *= times;
+          size = bounded_product(size, rule_.factors[static_cast<std::size_t>(factor)].size);
         }
+        if (size > kMostTensorBytes)
+          return fail(ErrorCode::kOverflow, "", "a result dimension exceeds 64 bits");
         result.dims.push_back(factors);
         result.shape.push_back(size);
       }

@@ -13,6 +13,9 @@ void check_failed(const char* condition, const char* file, int line) {
                condition,
                file,
                line);
+#ifdef MESHPLAN_FUZZ
+  std::abort();
+#endif
   std::_Exit(1);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "graph/dimension_sizes.h"
 #include "graph/ops/ops.h"
 
 namespace meshplan {
@@ -109,6 +110,8 @@ Result<Rule> make_attention(const OperatorSpec& spec) {
     if (earlier.size() != 4)
       return wrong("operand 4 of shape " + shape_text(earlier) +
                    " must be [batch, heads, sequence, head size]");
+    if (keys > kMostTensorBytes - earlier[2])
+      return fail(ErrorCode::kOverflow, "", "the number of keys exceeds 64 bits");
     keys += earlier[2];
   }
 
@@ -182,7 +185,7 @@ Result<Rule> make_rotary_embedding(const OperatorSpec& spec) {
   if (!partly) return fail(partly.error());
   const std::int64_t head = x->size() == 4 ? x->back() : x->back() / *heads;
   const std::int64_t turned = *partly > 0 ? *partly : head;
-  if (cache->empty() || turned > head || 2 * cache->back() != turned)
+  if (cache->empty() || turned > head || turned % 2 != 0 || cache->back() != turned / 2)
     return fail(ErrorCode::kValue,
                 "",
                 "RotaryEmbedding: the tables have " +

@@ -4,6 +4,7 @@
 // 1 make none, it is parallel.
 #include <algorithm>
 
+#include "graph/dimension_sizes.h"
 #include "graph/ops/ops.h"
 
 namespace meshplan {
@@ -51,6 +52,8 @@ Result<std::vector<Window>> windows_of(const OperatorSpec& spec,
   for (std::size_t i = 0; i < count; ++i) {
     Window window;
     window.extent = x[i + 2];
+    if (kernel[i] - 1 > kMostTensorBytes / (*dilations)[i])
+      return fail(ErrorCode::kOverflow, "", "the width of a window exceeds 64 bits");
     window.width = (kernel[i] - 1) * (*dilations)[i] + 1;
     window.stride = (*strides)[i];
     if (*automatic == "NOTSET") {

@@ -3,13 +3,13 @@
 // all parts are equal: then it is a compound (n d) of the part's number and the place within it.
 // Sharding n gives each device some of the parts; a part that is read is 0 elsewhere, hence sum:n.
 #include <algorithm>
+#include <cstdlib>
 
+#include "graph/dimension_sizes.h"
 #include "graph/ops/ops.h"
 
 namespace meshplan {
 namespace {
-
-constexpr std::int64_t kLargest = std::int64_t{1} << 62;
 
 /// "x0 x1 x2" with dimension `at` written as `dim`.
 std::string dims_with(std::size_t rank, std::size_t at, const std::string& dim) {
@@ -36,7 +36,7 @@ Result<Rule> make_concat(const OperatorSpec& spec) {
     if (part->size() != x->size())
       return wrong("operand " + std::to_string(i) + " has " + std::to_string(part->size()) +
                    " dimensions, expected " + std::to_string(x->size()));
-    if ((*part)[*axis] > kLargest - total)
+    if ((*part)[*axis] > kMostTensorBytes - total)
       return fail(ErrorCode::kOverflow, "", "the joined dimension exceeds 64 bits");
     total += (*part)[*axis];
     equal = equal && (*part)[*axis] == (*x)[*axis];
@@ -137,14 +137,14 @@ Result<Rule> make_slice(const OperatorSpec& spec) {
     const std::int64_t size = (*x)[d];
     const std::int64_t given = *steps ? (**steps)[i] : 1;
     if (given == 0) return wrong("attribute \"steps\" holds 0");
-    const std::int64_t step = std::clamp(given, -size - 1, size + 1);
+    const std::int64_t step = std::clamp(given, -size - 1, size + 1);  // longer find no more
     const auto position = [&](std::int64_t at, std::int64_t least, std::int64_t most) {
       return std::clamp(at < 0 ? at + size : at, least, most);
     };
     const std::int64_t start = position((*starts)[i], 0, step > 0 ? size : size - 1);
     const std::int64_t end = position((*ends)[i], step > 0 ? 0 : -1, step > 0 ? size : size - 1);
-    const std::int64_t length =
-        step > 0 ? (end - start + step - 1) / step : (start - end - step - 1) / -step;
+    const std::int64_t range = step > 0 ? end - start : start - end;
+    const std::int64_t length = range < 1 ? 0 : (range - 1) / std::abs(step) + 1;
     if (length < 1)
       return wrong("the slice of dimension " + std::to_string(d) + " (size " +
                    std::to_string(size) + ") is empty");
@@ -196,7 +196,8 @@ Result<Rule> make_pad(const OperatorSpec& spec) {
     const std::int64_t after = (*pads)[i + count];
     if (before == 0 && after == 0) continue;
     for (const std::int64_t pad : {before, after}) {
-      if (pad < -kLargest / 4 || pad > kLargest / 4 || (*x)[d] > kLargest / 4)
+      if (pad < -kMostTensorBytes / 4 || pad > kMostTensorBytes / 4 ||
+          (*x)[d] > kMostTensorBytes / 4)
         return fail(ErrorCode::kOverflow, "", "the padded dimension exceeds 64 bits");
       const std::int64_t most = (*x)[d] - (*mode == "reflect" ? 1 : 0);
       if ((*mode == "reflect" || *mode == "wrap") && pad > most)
