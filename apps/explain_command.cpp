@@ -29,6 +29,7 @@
 #include "plan/plan_summary.h"
 #include "plan/readable.h"
 #include "search/explain_plan.h"
+#include "search/explain_propagation.h"
 
 namespace meshplan {
 namespace {
@@ -201,6 +202,7 @@ struct Explanation {
   std::vector<Sensitivity> sensitivity;
   std::optional<std::string> tensor;
   std::optional<TensorExplanation> of_tensor;
+  std::optional<PropagationExplanation> propagation;  ///< of that tensor
   std::optional<WishReport> wish;
 };
 
@@ -637,6 +639,102 @@ std::string binding_text(const Binding& binding) {
   return text + "; memory binds " + joined(parts, ", ");
 }
 
+const char* origin_text(PropagationOrigin::Kind kind) {
+  switch (kind) {
+    case PropagationOrigin::Kind::kPrice:
+      return "cost";
+    case PropagationOrigin::Kind::kConstraint:
+      return "constraint";
+    case PropagationOrigin::Kind::kDefault:
+      return "batch";
+    case PropagationOrigin::Kind::kPropagated:
+      break;
+  }
+  return "propagated";
+}
+
+std::string given_text(const Subject& subject, const PropagationStep& step) {
+  return step.from ? subject.graph.tensor(*step.from).name
+                   : "the constraints on " + subject.graph.op(step.op).name;
+}
+
+/// One row per step of each axis' way; the middle of a long way is left out.
+SummaryTable origin_table(const Subject& subject, const PropagationExplanation& made) {
+  constexpr std::size_t kFirst = 12;
+  constexpr std::size_t kLast = 6;
+  SummaryTable table{"Where its placements come from",
+                     {"axis", "placement", "because of", "step", "operator", "took it from"},
+                     {false, false, false, true, false, false},
+                     {}};
+  for (const AxisOrigin& each : made.axes) {
+    const std::string& axis = subject.plan.mesh.axes[static_cast<std::size_t>(each.axis)];
+    std::string because = origin_text(each.origin.kind);
+    for (std::size_t i = 0; i < each.contested_by.size(); ++i)
+      because += (i == 0 ? ", contested at " : ", ") + subject.graph.op(each.contested_by[i]).name;
+    const std::vector<PropagationStep>& steps = each.origin.steps;
+    if (steps.empty()) table.rows.push_back({axis, to_string(each.placement), because, "", "", ""});
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const bool first = i == 0;
+      if (i == kFirst && steps.size() > kFirst + kLast + 1) {
+        i = steps.size() - kLast - 1;
+        table.rows.push_back({axis, "", "", std::to_string(i - kFirst + 1) + " more", "", ""});
+        continue;
+      }
+      table.rows.push_back({axis,
+                            first ? to_string(each.placement) : "",
+                            first                   ? because
+                            : i + 1 == steps.size() ? "given there"
+                                                    : "",
+                            std::to_string(i + 1),
+                            subject.graph.op(steps[i].op).name,
+                            given_text(subject, steps[i])});
+    }
+  }
+  return table;
+}
+
+std::string claims_text(const Subject& subject, const PropagationConflict& conflict) {
+  std::vector<std::string> parts;
+  for (const PropagationConflict::Claim& claim : conflict.claims)
+    parts.push_back((claim.tensor ? subject.graph.tensor(*claim.tensor).name : "its constraints") +
+                    " " + (claim.dim ? "S(" + std::to_string(*claim.dim) + ")" : "-"));
+  return joined(parts, ", ");
+}
+
+SummaryTable conflict_table(const Subject& subject, const PropagationExplanation& made) {
+  SummaryTable table{"Conflicts on the way, and what each way out would cost",
+                     {"operator",
+                      "axis",
+                      "found there",
+                      "strategy",
+                      "rest as it is",
+                      "neighbours chosen anew",
+                      ""},
+                     {false, false, false, false, true, true, false},
+                     {}};
+  for (const ExplainedConflict& each : made.conflicts) {
+    bool first = true;
+    for (const Alternative& one : each.alternatives) {
+      table.rows.push_back(
+          {first ? subject.graph.op(each.conflict.op).name : "",
+           first ? subject.plan.mesh.axes[static_cast<std::size_t>(each.conflict.axis)] : "",
+           first ? claims_text(subject, each.conflict) : "",
+           one.label,
+           one.chosen ? "" : consequence_text(one.alone),
+           consequence_text(one.around),
+           one.chosen        ? "chosen"
+           : one.constrained ? "excluded by constraints"
+                             : ""});
+      first = false;
+    }
+  }
+  if (made.more_conflicts > 0) {
+    table.rows.push_back({std::to_string(made.more_conflicts) + " more"});
+    table.rows.back().resize(table.columns.size());
+  }
+  return table;
+}
+
 const char* by_text(TensorExplanation::By by) {
   switch (by) {
     case TensorExplanation::By::kParameter:
@@ -688,6 +786,16 @@ Summary summarise(const Subject& subject, const Explanation& made) {
   if (made.of_tensor) {
     add("tensor", *made.tensor + ": " + by_text(made.of_tensor->by));
     if (made.of_tensor->op) add("decided by", subject.graph.op(*made.of_tensor->op).name);
+    if (made.propagation) {
+      if (!made.propagation->hold)
+        add("propagation",
+            "given up, as plans that keep it do not fit or are dearer; only the constraints were "
+            "kept");
+      if (made.propagation->hold == PropagationHold::kActivations)
+        add("propagation", "kept but for what follows from parameters: gathering them is cheaper");
+      add_table(origin_table(subject, *made.propagation));
+      add_table(conflict_table(subject, *made.propagation));
+    }
     add_table(alternative_table("Alternatives", plan.mesh.axes, made.of_tensor->alternatives));
   }
   add_table(axis_table(subject, made.axes));
@@ -884,6 +992,57 @@ void write_sensitivity(JsonWriter& writer, const std::vector<Sensitivity>& rows)
   writer.end_array();
 }
 
+void write_propagation(JsonWriter& writer,
+                       const Subject& subject,
+                       const PropagationExplanation& made) {
+  const auto axis_name = [&](int axis) {
+    return subject.plan.mesh.axes[static_cast<std::size_t>(axis)];
+  };
+  writer.member("held",
+                !made.hold                                    ? "constraints"
+                : *made.hold == PropagationHold::kActivations ? "activations"
+                                                              : "all");
+  writer.key("origin");
+  writer.begin_array();
+  for (const AxisOrigin& each : made.axes) {
+    writer.begin_object();
+    writer.member("axis", axis_name(each.axis));
+    writer.member("placement", to_string(each.placement));
+    writer.member("from", origin_text(each.origin.kind));
+    writer.key("steps");
+    writer.begin_array();
+    for (const PropagationStep& step : each.origin.steps) {
+      writer.begin_object(JsonWriter::kOneLine);
+      writer.member("operator", subject.graph.op(step.op).name);
+      writer.key("tensor");
+      if (step.from) {
+        writer.value(subject.graph.tensor(*step.from).name);
+      } else {
+        writer.null();
+      }
+      writer.end_object();
+    }
+    writer.end_array();
+    writer.key("contested_by");
+    writer.begin_array(JsonWriter::kOneLine);
+    for (const OperatorId op : each.contested_by) writer.value(subject.graph.op(op).name);
+    writer.end_array();
+    writer.end_object();
+  }
+  writer.end_array();
+  writer.key("conflicts");
+  writer.begin_array();
+  for (const ExplainedConflict& each : made.conflicts) {
+    writer.begin_object();
+    writer.member("operator", subject.graph.op(each.conflict.op).name);
+    writer.member("axis", axis_name(each.conflict.axis));
+    writer.member("found", claims_text(subject, each.conflict));
+    write_alternatives(writer, each.alternatives);
+    writer.end_object();
+  }
+  writer.end_array();
+}
+
 void write_wish(JsonWriter& writer, const WishReport& wish) {
   writer.key("why_not");
   writer.begin_object();
@@ -934,6 +1093,7 @@ std::string explanation_json(const Subject& subject, const Explanation& made) {
       writer.null();
     }
     write_alternatives(writer, made.of_tensor->alternatives);
+    if (made.propagation) write_propagation(writer, subject, *made.propagation);
     writer.end_object();
   }
   if (made.wish) write_wish(writer, *made.wish);
@@ -991,6 +1151,22 @@ Result<Explanation> explain(Subject& subject, const ExplainCommandOptions& optio
     if (!id) return fail(id.error());
     made.tensor = options.tensor;
     made.of_tensor = subject.explainer->explain(*id);
+    if (subject.plan.options.search == "propagation") {
+      std::string name = "cost";
+      const auto given = subject.plan.options.others.find("policy");
+      if (given != subject.plan.options.others.end()) {
+        if (const auto* text = std::get_if<std::string>(&given->second)) name = *text;
+      }
+      const auto policy = parse_propagation_policy(name);
+      if (!policy)
+        return fail(ErrorCode::kValue,
+                    input_name(options.plan) + ": /options/policy",
+                    meshplan::quoted(name) + " is no policy; expected \"cost\" or \"rules\"");
+      auto propagation =
+          explain_propagation(*subject.explainer, subject.plan, subject.constraints, *policy, *id);
+      if (!propagation) return fail(propagation.error());
+      made.propagation = std::move(*propagation);
+    }
   } else if (!options.scope.empty()) {
     if (auto done = explain_scope(subject, options.scope, made); !done) return fail(done.error());
   }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,6 +35,7 @@
 #include "search/constraint_restrictions.h"
 #include "search/plan_cost_graph.h"
 #include "search/preferred_plan.h"
+#include "search/propagation_search.h"
 #include "search/top_plans.h"
 
 namespace meshplan {
@@ -130,7 +133,103 @@ struct PlanRequest {
   std::optional<Seconds> time_limit;
   std::optional<Plan> old_plan;  ///< --prefer
   double tolerance = 0.01;
+  PropagationPolicy policy = PropagationPolicy::kCost;
 };
+
+// ---- Ways to search -----------------------------------------------------------------------------
+
+/// What a search found, and what is needed to search near it and to describe it.
+struct SearchAnswer {
+  std::variant<std::vector<DpResult>, NoPlan> found;
+  RestrictionsOf restrictions;
+  /// Sets where placements come from, for a search that knows more than constraints and costs.
+  std::function<void(DpResult&, PlanContext&)> explain;
+  std::vector<std::string> notes;
+};
+
+using Search = Result<SearchAnswer> (*)(std::size_t count,
+                                        const PlanRequest& request,
+                                        const std::vector<DpJob>& jobs);
+
+Result<SearchAnswer> search_exactly(std::size_t count,
+                                    const PlanRequest& request,
+                                    const std::vector<DpJob>& jobs) {
+  SearchAnswer answer;
+  answer.restrictions = restrictions_of(request.constraints);
+  auto found =
+      top_plans(count, jobs, request.cluster, request.meshes, request.dp, answer.restrictions);
+  if (!found) return fail(found.error());
+  answer.found = std::move(*found);
+  return answer;
+}
+
+Result<SearchAnswer> search_by_propagation(std::size_t count,
+                                           const PlanRequest& request,
+                                           const std::vector<DpJob>& jobs) {
+  auto outcome = propagation_search(count,
+                                    jobs,
+                                    request.cluster,
+                                    request.meshes,
+                                    request.dp,
+                                    request.constraints,
+                                    request.policy);
+  if (!outcome) return fail(outcome.error());
+  SearchAnswer answer;
+  answer.found = std::move(outcome->found);
+  answer.restrictions = std::move(outcome->restrictions);
+  if (!outcome->hold) {
+    answer.notes.emplace_back(
+        outcome->by_price
+            ? "what propagation found makes plans at least 1 % dearer; only the constraints were "
+              "kept"
+            : "no plan that keeps what propagation found fits; only the constraints were kept");
+  } else if (*outcome->hold == PropagationHold::kActivations) {
+    answer.notes.emplace_back(
+        "operators need not read the constrained parameters as they rest: gathering them is "
+        "cheaper");
+  }
+  const PropagationHold hold = outcome->hold.value_or(PropagationHold::kAll);
+  answer.explain = [&request, hold](DpResult& found, PlanContext& context) {
+    auto propagation =
+        propagate(*found.book, found.mesh, request.constraints, request.policy, hold);
+    if (!propagation) return;
+    context.reason = [propagation = std::move(*propagation), axes = context.axes](
+                         TensorId tensor, const Placements& placements) {
+      return propagation->reason(tensor, placements, axes);
+    };
+  };
+  return answer;
+}
+
+/// The ways of --search, one row each. `found_by` is what the plan says; `proves`: its lower bound
+/// holds for all plans that keep the constraints.
+struct SearchRow {
+  const char* name;
+  const char* found_by;
+  bool proves;
+  Search run;
+};
+
+constexpr SearchRow kSearches[] = {
+    {"auto", "dp", true, search_exactly},
+    {"dp", "dp", true, search_exactly},
+    {"propagation", "propagation", false, search_by_propagation},
+};
+
+/// "auto|dp|...".
+std::string search_names() {
+  std::string names;
+  for (const SearchRow& row : kSearches)
+    names += (names.empty() ? "" : "|") + std::string(row.name);
+  return names;
+}
+
+const SearchRow* search_named(const std::string& name) {
+  const auto* const found = std::find_if(std::begin(kSearches),
+                                         std::end(kSearches),
+                                         [&](const SearchRow& row) { return name == row.name; });
+  return found == std::end(kSearches) ? nullptr : found;
+}
 
 /// "4" or "auto": the powers of two that divide the graph's batch.
 Result<std::vector<std::int64_t>> parse_microbatches(const std::string& text,
@@ -225,6 +324,14 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
     request.time_limit = Seconds{*limit};
   }
   if (auto done = check_preference(options, request.tolerance); !done) return fail(done.error());
+  if (!options.policy.empty()) {
+    if (options.search != "propagation")
+      return usage("--policy", "says how --search propagation decides; another search is given");
+    const auto policy = parse_propagation_policy(options.policy);
+    if (!policy)
+      return usage("--policy", "\"" + options.policy + "\": expected \"cost\" or \"rules\"");
+    request.policy = *policy;
+  }
   if (auto done = check_cost_graph_file(options, common); !done) return fail(done.error());
   request.dp.threads =
       common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
@@ -314,6 +421,8 @@ PlanOptions plan_options(const PlanCommandOptions& options,
   if (options.devices) made.others["devices"] = *options.devices;
   if (!options.memory_limit.empty()) made.others["memory_limit"] = request.dp.memory_limit;
   if (!options.constraints.empty()) made.others["constraints"] = options.constraints;
+  if (options.search == "propagation")
+    made.others["policy"] = options.policy.empty() ? "cost" : options.policy;
   if (options.unknown_operators != "error")
     made.others["unknown_operators"] = options.unknown_operators;
   if (!options.baselines.empty()) made.others["baseline"] = options.baselines;
@@ -354,7 +463,7 @@ int report_no_plan(const NoPlan& none,
     context.version = MESHPLAN_VERSION;
     context.options = plan_options(options, request, request.microbatches.front(), common);
     context.memory_limit = limit;
-    context.result.found_by = "dp";
+    context.result.found_by = search_named(options.search)->found_by;
     context.result.status = PlanStatus::kInfeasible;
     if (none.min_memory > 0) context.result.min_memory = none.min_memory;
     Plan plan = infeasible_plan(request.graphs.front(), request.cluster, context);
@@ -392,6 +501,7 @@ PlanBaseline baseline_of(const std::string& name, const PlanRequest& request, st
 /// `old_names` axes are named as in the plan of --prefer.
 Plan plan_of(DpResult& found,
              bool is_best,
+             const SearchAnswer& answer,
              const PlanRequest& request,
              const PlanCommandOptions& options,
              const CommonOptions& common,
@@ -400,7 +510,8 @@ Plan plan_of(DpResult& found,
   context.version = MESHPLAN_VERSION;
   context.options = plan_options(options, request, request.microbatches[found.job], common);
   context.memory_limit = request.dp.memory_limit;
-  context.result.found_by = "dp";
+  const SearchRow& search = *search_named(options.search);
+  context.result.found_by = search.found_by;
   const double objective = found.evaluation.objective.value;
   context.roles = axis_roles(*found.book, found.assignment);
   context.axes = old_names               ? request.old_plan->mesh.axes
@@ -408,7 +519,7 @@ Plan plan_of(DpResult& found,
                                          : axis_names(context.roles);
   context.result.status = found.optimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   context.result.objective = found.evaluation.objective;
-  if (is_best && (found.lower_bound > 0 || !found.stopped)) {
+  if (is_best && search.proves && (found.lower_bound > 0 || !found.stopped)) {
     context.result.lower_bound = Seconds{found.lower_bound};
     context.result.gap = objective > 0 ? (objective - found.lower_bound) / objective : 0.0;
   }
@@ -417,7 +528,9 @@ Plan plan_of(DpResult& found,
     auto bound = bind_constraints(*request.constraints, request.graphs[found.job], *mesh);
     for (const auto& [tensor, choices] : bound->tensors) context.constrained.insert(tensor);
   }
+  if (answer.explain) answer.explain(found, context);
   Plan plan = build_plan(*found.book, found.assignment, found.evaluation, context);
+  plan.notes.insert(plan.notes.end(), answer.notes.begin(), answer.notes.end());
   if (found.stopped)
     plan.notes.emplace_back("the search was stopped early; a better plan may exist");
   if (is_best) {
@@ -451,6 +564,7 @@ Preferred prefer_old_plan(const PlanRequest& request,
 
 Plan preferred_plan_of(Preferred& preferred,
                        DpResult& best,
+                       const SearchAnswer& answer,
                        const PlanRequest& request,
                        const PlanCommandOptions& options,
                        const CommonOptions& common) {
@@ -458,7 +572,7 @@ Plan preferred_plan_of(Preferred& preferred,
   // the old plan's names say what its placements say
   const bool old_names =
       !request.mesh_is_given && EarlierChoices(*request.old_plan).same_mesh(found.mesh.shape);
-  Plan plan = plan_of(found, true, request, options, common, old_names);
+  Plan plan = plan_of(found, true, answer, request, options, common, old_names);
   plan.preference = {request.tolerance,
                      best.evaluation.objective,
                      static_cast<std::int64_t>(preferred.known.operators),
@@ -606,18 +720,9 @@ std::variant<std::vector<Plan>, int> find_plans(const PlanCommandOptions& option
                                                 const CommonOptions& common) {
   auto request = read_request(options, common);
   if (!request) return report(request.error());
-  RestrictionsOf restrictions;
-  if (request->constraints) {
-    restrictions = [&](PriceBook& book, const MeshShape& shape) -> Result<Restrictions> {
-      auto mesh = DeviceMesh::make(shape.shape, shape.axes);
-      if (!mesh) return fail(mesh.error());
-      auto bound = bind_constraints(*request->constraints, book.graph(), *mesh);
-      if (!bound) return fail(bound.error());
-      return restrictions_from(*bound, book);
-    };
-  }
   if (!options.cost_graph_file.empty()) {
-    if (auto done = dump_cost_graph(options, *request, restrictions); !done)
+    if (auto done = dump_cost_graph(options, *request, restrictions_of(request->constraints));
+        !done)
       return report(done.error());
   }
   std::vector<DpJob> jobs;
@@ -626,21 +731,19 @@ std::variant<std::vector<Plan>, int> find_plans(const PlanCommandOptions& option
   std::optional<SearchControl> control(std::in_place, request->time_limit, !common.quiet);
   request->dp.stop = [&] { return control->stop(); };
   request->dp.progress = [&](const DpProgress& progress) { control->show(progress); };
-  auto outcome = top_plans(static_cast<std::size_t>(options.top),
-                           jobs,
-                           request->cluster,
-                           request->meshes,
-                           request->dp,
-                           restrictions);
+  auto answer =
+      search_named(options.search)->run(static_cast<std::size_t>(options.top), *request, jobs);
   std::optional<Preferred> preferred;
-  if (outcome && std::holds_alternative<std::vector<DpResult>>(*outcome) && request->old_plan)
-    preferred = prefer_old_plan(
-        *request, jobs, std::get<std::vector<DpResult>>(*outcome).front(), restrictions);
+  if (answer && std::holds_alternative<std::vector<DpResult>>(answer->found) && request->old_plan)
+    preferred = prefer_old_plan(*request,
+                                jobs,
+                                std::get<std::vector<DpResult>>(answer->found).front(),
+                                answer->restrictions);
   control.reset();
   request->dp.stop = {};  // baselines are searched to their end
   request->dp.progress = {};
-  if (!outcome) {
-    Error error = outcome.error();
+  if (!answer) {
+    Error error = answer.error();
     if (error.where.empty()) {
       const bool from_graph = options.constraints.empty() || error.code == ErrorCode::kOverflow ||
                               error.code == ErrorCode::kUnsupported;
@@ -648,19 +751,20 @@ std::variant<std::vector<Plan>, int> find_plans(const PlanCommandOptions& option
     }
     return report(error);
   }
-  if (const NoPlan* none = std::get_if<NoPlan>(&*outcome)) {
+  if (const NoPlan* none = std::get_if<NoPlan>(&answer->found)) {
     std::optional<DpResult> found;
-    if (none->stopped) found = plan_without_search(*request, restrictions);
+    if (none->stopped) found = plan_without_search(*request, restrictions_of(request->constraints));
     if (!found) return report_no_plan(*none, *request, options, common);
-    outcome->emplace<0>().push_back(std::move(*found));
+    answer->found.emplace<0>().push_back(std::move(*found));
+    answer->explain = {};
   }
   std::vector<Plan> plans;
-  for (DpResult& found : std::get<std::vector<DpResult>>(*outcome)) {
+  for (DpResult& found : std::get<std::vector<DpResult>>(answer->found)) {
     if (preferred) {
-      plans.push_back(preferred_plan_of(*preferred, found, *request, options, common));
+      plans.push_back(preferred_plan_of(*preferred, found, *answer, *request, options, common));
       break;
     }
-    plans.push_back(plan_of(found, plans.empty(), *request, options, common));
+    plans.push_back(plan_of(found, plans.empty(), *answer, *request, options, common));
   }
   if (plans.size() < static_cast<std::size_t>(options.top))
     plans.front().notes.push_back("kinds of plans found: " + std::to_string(plans.size()) +
@@ -685,10 +789,23 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
                  "those with a bound above the best plan left out; all: every one searched fully")
       ->type_name("MESH")
       ->capture_default_str();
-  app.add_option("--search", options->search, "Which search; auto takes the best one for the graph")
-      ->check(CLI::IsMember({"auto", "dp"}))
-      ->type_name("auto|dp")
+  app.add_option(
+         "--search",
+         options->search,
+         "Which search: dp is exact; propagation spreads the constraints, and the batch where "
+         "there are none; auto takes the best one for the graph")
+      ->check([](const std::string& name) {
+        return search_named(name) != nullptr ? std::string()
+                                             : name + " not in {" + search_names() + "}";
+      })
+      ->type_name(search_names())
       ->capture_default_str();
+  app.add_option("--policy",
+                 options->policy,
+                 "How --search propagation decides where constraints do not: by price, or by size "
+                 "and position (default cost)")
+      ->check(CLI::IsMember({"cost", "rules"}))
+      ->type_name("cost|rules");
   app.add_option("--constraints", options->constraints, "What is fixed, meshplan.constraints/1.0")
       ->type_name("FILE");
   app.add_option("--mode", options->mode, "With gradients and optimizer, or the forward pass alone")

@@ -20,6 +20,7 @@ struct PlanCommandOptions {
   std::optional<std::int64_t> devices;
   std::string mesh = "auto";
   std::string search = "auto";
+  std::string policy;  ///< "": cost
   std::string constraints;
   std::string mode = "training";
   std::string optimizer = "adamw";

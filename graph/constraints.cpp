@@ -46,7 +46,12 @@ class NameTable {
  public:
   explicit NameTable(const char* kind) : kind_(kind) {}
 
-  void add(const std::string& name, Id id) {
+  /// The names must outlive the table.
+  void reserve(std::size_t names) {
+    names_.reserve(names);
+    ids_.reserve(names);
+  }
+  void add(std::string_view name, Id id) {
     names_.push_back(name);
     ids_.emplace(name, id);
   }
@@ -59,21 +64,22 @@ class NameTable {
     if (has_pattern_characters(name)) {
       const Result<ScopePattern> pattern = ScopePattern::parse(name);
       if (!pattern) return fail(ErrorCode::kValue, where, pattern.error().message);
-      for (const std::string& candidate : names_) {
+      for (const std::string_view candidate : names_) {
         if (pattern->matches(candidate)) matches.push_back(ids_.at(candidate));
       }
     }
     if (!matches.empty()) return matches;
+    const std::vector<std::string> known(names_.begin(), names_.end());
     return fail(ErrorCode::kMissing,
                 where,
                 std::string("the graph has no ") + kind_ + " " + quote(name) +
-                    nearest_name_hint(name, names_));
+                    nearest_name_hint(name, known));
   }
 
  private:
   const char* kind_;
-  std::vector<std::string> names_;
-  std::unordered_map<std::string, Id> ids_;
+  std::vector<std::string_view> names_;
+  std::unordered_map<std::string_view, Id> ids_;
 };
 
 class Binder {
@@ -84,6 +90,8 @@ class Binder {
          const DeviceMesh* mesh,
          const ConstraintOptions& options)
       : constraints_(constraints), graph_(graph), mesh_(mesh), options_(options) {
+    tensors_.reserve(graph.tensors.size());
+    operators_.reserve(graph.operators.size());
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
       tensors_.add(graph.tensors[i].name, static_cast<TensorId>(i));
     }
@@ -302,6 +310,10 @@ class Binder {
     for (const TensorId id : *ids) {
       const Tensor& tensor = graph_.tensor(id);
       const std::string what = "tensor " + quote(tensor.name);
+      if (tensor.uses.empty() && !tensor.producer)
+        return fail(ErrorCode::kValue,
+                    constraint.where,
+                    "nothing reads " + what + ", so no plan places it; leave the constraint out");
       Result<LayoutChoices> layout = std::visit(
           [&](const auto& given) { return choices(given, tensor.shape, what, constraint.where); },
           constraint.layout);

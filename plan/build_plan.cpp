@@ -110,7 +110,6 @@ class PlanBuilder {
       entry.name = tensor.name;
       entry.shape = tensor.shape;
       entry.dtype = dtype_name(tensor.dtype);
-      entry.reason = context_.constrained.contains(id) ? "constraint" : "cost";
       const TensorState state = root_state(id);
       if (tensor.role == Role::kParameter && !tensor.uses.empty()) {
         const ParameterPrice& price = parameter(id);
@@ -124,6 +123,9 @@ class PlanBuilder {
         entry.placements = value_of(id, state);
         if (tensor.has_gradient) entry.gradient = gradient_of(state);
       }
+      entry.reason = context_.reason                     ? context_.reason(id, entry.placements)
+                     : context_.constrained.contains(id) ? "constraint"
+                                                         : "cost";
       describe_layout(entry);
       plan_.tensors.push_back(std::move(entry));
     }

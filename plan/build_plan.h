@@ -2,6 +2,7 @@
 // From an assignment to the plan document: placements, redistributions, groups, costs, memory.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct PlanContext {
   std::vector<std::vector<std::string>> roles;  ///< what they are used for; may be empty
   PlanResult result;
   std::set<TensorId> constrained;  ///< tensors whose placements the user fixed
+  /// Where a tensor's placements come from; empty: "constraint" for constrained ones, else "cost".
+  std::function<std::string(TensorId, const Placements&)> reason;
   Bytes memory_limit = 0;
 };
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "search/constraint_restrictions.h"
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 namespace meshplan {
@@ -34,9 +37,10 @@ Restrictions restrictions_from(const BoundConstraints& constraints, PriceBook& b
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       if (!op.inputs[i]) continue;
       const TensorId tensor = *op.inputs[i];
+      const auto of_tensor = bound->tensors.find(tensor);
+      if (of_tensor == bound->tensors.end() && own == bound->operators.end()) continue;
       const TensorState state = book.operand_state(id, strategy, i);
       const bool parameter = graph.tensor(tensor).role == Role::kParameter;
-      const auto of_tensor = bound->tensors.find(tensor);
       if (of_tensor != bound->tensors.end() && !parameter &&
           !allows(of_tensor->second, placements_of(tensor, state)))
         return false;
@@ -54,6 +58,8 @@ Restrictions restrictions_from(const BoundConstraints& constraints, PriceBook& b
       }
     }
     for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+      const auto of_tensor = bound->tensors.find(op.outputs[r]);
+      if (of_tensor == bound->tensors.end() && own == bound->operators.end()) continue;
       const TensorState state = book.result_state(id, strategy, r);
       if (own != bound->operators.end() && r < own->second.outputs.size() &&
           own->second.outputs[r] &&
@@ -61,7 +67,6 @@ Restrictions restrictions_from(const BoundConstraints& constraints, PriceBook& b
         return false;
       }
       // a tensor that nothing reads ends as its producer leaves it, without Partial
-      const auto of_tensor = bound->tensors.find(op.outputs[r]);
       if (of_tensor != bound->tensors.end() && graph.tensor(op.outputs[r]).uses.empty() &&
           !allows(of_tensor->second, placements_of(op.outputs[r], book.final_state(state)))) {
         return false;
@@ -74,14 +79,23 @@ Restrictions restrictions_from(const BoundConstraints& constraints, PriceBook& b
     if (found == bound->tensors.end() || graph.tensor(tensor).role == Role::kParameter) return true;
     return allows(found->second, placements_of(tensor, state));
   };
-  restrictions.parameter =
-      [bound, &book](TensorId tensor, const TensorState& state, const ParameterChoice& choice) {
-        const auto found = bound->tensors.find(tensor);
-        if (found == bound->tensors.end()) return true;
-        const std::optional<ParameterPrice> price = book.parameter_price(
-            tensor, state, choice, parameter_read_again(book.graph(), book.flow(), tensor));
-        return price && allows(found->second, price->rest);
-      };
+  // equal parameters rest alike; most of a constrained model's are equal
+  using RestKey = std::tuple<const StateTable*, bool, TensorState, ParameterChoice>;
+  const auto rests = std::make_shared<std::map<RestKey, std::optional<Placements>>>();
+  restrictions.parameter = [bound, rests, &book](TensorId tensor,
+                                                 const TensorState& state,
+                                                 const ParameterChoice& choice) {
+    const auto found = bound->tensors.find(tensor);
+    if (found == bound->tensors.end()) return true;
+    const bool read_again = parameter_read_again(book.graph(), book.flow(), tensor);
+    const auto [rest, is_new] =
+        rests->try_emplace(RestKey{&book.states(tensor), read_again, state, choice});
+    if (is_new) {
+      const auto price = book.parameter_price(tensor, state, choice, read_again);
+      if (price) rest->second = price->rest;
+    }
+    return rest->second && allows(found->second, *rest->second);
+  };
   return restrictions;
 }
 
