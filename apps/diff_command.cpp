@@ -138,6 +138,7 @@ Result<PlanCommandOptions> options_of(const Plan& plan, const DiffCommandOptions
   made.unknown_operators = text_option(plan, "unknown_operators").value_or("error");
   made.time_limit = text_option(plan, "time_limit").value_or("");
   made.policy = text_option(plan, "policy").value_or("");
+  made.sapp = text_option(plan, "sapp").value_or("");
   made.constraints = text_option(plan, "constraints").value_or("");
   if (!options.constraints.empty()) made.constraints = options.constraints;
   const auto devices = plan.options.others.find("devices");

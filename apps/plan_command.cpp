@@ -36,6 +36,7 @@
 #include "search/plan_cost_graph.h"
 #include "search/preferred_plan.h"
 #include "search/propagation_search.h"
+#include "search/sapp_then_exact.h"
 #include "search/top_plans.h"
 
 namespace meshplan {
@@ -134,6 +135,7 @@ struct PlanRequest {
   std::optional<Plan> old_plan;  ///< --prefer
   double tolerance = 0.01;
   PropagationPolicy policy = PropagationPolicy::kCost;
+  SappRounds sapp = SappRounds::kExact;
 };
 
 // ---- Ways to search -----------------------------------------------------------------------------
@@ -163,6 +165,37 @@ Result<SearchAnswer> search_exactly(std::size_t count,
   return answer;
 }
 
+Result<SearchAnswer> search_with_sapp(std::size_t count,
+                                      const PlanRequest& request,
+                                      const std::vector<DpJob>& jobs,
+                                      bool then_exact) {
+  SearchAnswer answer;
+  answer.restrictions = restrictions_of(request.constraints);
+  SappOptions options{request.dp, request.sapp, std::nullopt};
+  if (request.mesh_is_given) options.mesh = request.meshes.front();
+  auto outcome =
+      then_exact ? sapp_then_exact(
+                       count, jobs, request.cluster, request.meshes, options, answer.restrictions)
+                 : sapp_or_exact(
+                       count, jobs, request.cluster, request.meshes, options, answer.restrictions);
+  if (!outcome) return fail(outcome.error());
+  answer.found = std::move(outcome->found);
+  answer.notes = std::move(outcome->notes);
+  return answer;
+}
+
+Result<SearchAnswer> search_sapp_alone(std::size_t count,
+                                       const PlanRequest& request,
+                                       const std::vector<DpJob>& jobs) {
+  return search_with_sapp(count, request, jobs, false);
+}
+
+Result<SearchAnswer> search_sapp_first(std::size_t count,
+                                       const PlanRequest& request,
+                                       const std::vector<DpJob>& jobs) {
+  return search_with_sapp(count, request, jobs, true);
+}
+
 Result<SearchAnswer> search_by_propagation(std::size_t count,
                                            const PlanRequest& request,
                                            const std::vector<DpJob>& jobs) {
@@ -176,6 +209,9 @@ Result<SearchAnswer> search_by_propagation(std::size_t count,
   if (!outcome) return fail(outcome.error());
   SearchAnswer answer;
   answer.found = std::move(outcome->found);
+  if (auto* const plans = std::get_if<std::vector<DpResult>>(&answer.found)) {
+    for (DpResult& plan : *plans) plan.found_by = "propagation";
+  }
   answer.restrictions = std::move(outcome->restrictions);
   if (!outcome->hold) {
     answer.notes.emplace_back(
@@ -201,19 +237,20 @@ Result<SearchAnswer> search_by_propagation(std::size_t count,
   return answer;
 }
 
-/// The ways of --search, one row each. `found_by` is what the plan says; `proves`: its lower bound
-/// holds for all plans that keep the constraints.
+/// The ways of --search, one row each. `decides`: the search behind "nothing fits"; `proves`: lower
+/// bounds hold for all plans that keep the constraints.
 struct SearchRow {
   const char* name;
-  const char* found_by;
+  const char* decides;
   bool proves;
   Search run;
 };
 
 constexpr SearchRow kSearches[] = {
-    {"auto", "dp", true, search_exactly},
+    {"auto", "dp", true, search_sapp_first},
     {"dp", "dp", true, search_exactly},
     {"propagation", "propagation", false, search_by_propagation},
+    {"sapp", "dp", true, search_sapp_alone},
 };
 
 /// "auto|dp|...".
@@ -332,6 +369,13 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
       return usage("--policy", "\"" + options.policy + "\": expected \"cost\" or \"rules\"");
     request.policy = *policy;
   }
+  if (!options.sapp.empty()) {
+    if (options.search != "sapp" && options.search != "auto")
+      return usage("--sapp", "says how --search sapp decides; another search is given");
+    if (options.sapp != "exact" && options.sapp != "greedy")
+      return usage("--sapp", "\"" + options.sapp + "\": expected \"exact\" or \"greedy\"");
+    if (options.sapp == "greedy") request.sapp = SappRounds::kGreedy;
+  }
   if (auto done = check_cost_graph_file(options, common); !done) return fail(done.error());
   request.dp.threads =
       common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
@@ -423,6 +467,7 @@ PlanOptions plan_options(const PlanCommandOptions& options,
   if (!options.constraints.empty()) made.others["constraints"] = options.constraints;
   if (options.search == "propagation")
     made.others["policy"] = options.policy.empty() ? "cost" : options.policy;
+  if (request.sapp == SappRounds::kGreedy) made.others["sapp"] = options.sapp;
   if (options.unknown_operators != "error")
     made.others["unknown_operators"] = options.unknown_operators;
   if (!options.baselines.empty()) made.others["baseline"] = options.baselines;
@@ -463,7 +508,7 @@ int report_no_plan(const NoPlan& none,
     context.version = MESHPLAN_VERSION;
     context.options = plan_options(options, request, request.microbatches.front(), common);
     context.memory_limit = limit;
-    context.result.found_by = search_named(options.search)->found_by;
+    context.result.found_by = search_named(options.search)->decides;
     context.result.status = PlanStatus::kInfeasible;
     if (none.min_memory > 0) context.result.min_memory = none.min_memory;
     Plan plan = infeasible_plan(request.graphs.front(), request.cluster, context);
@@ -510,8 +555,7 @@ Plan plan_of(DpResult& found,
   context.version = MESHPLAN_VERSION;
   context.options = plan_options(options, request, request.microbatches[found.job], common);
   context.memory_limit = request.dp.memory_limit;
-  const SearchRow& search = *search_named(options.search);
-  context.result.found_by = search.found_by;
+  context.result.found_by = found.found_by;
   const double objective = found.evaluation.objective.value;
   context.roles = axis_roles(*found.book, found.assignment);
   context.axes = old_names               ? request.old_plan->mesh.axes
@@ -519,7 +563,8 @@ Plan plan_of(DpResult& found,
                                          : axis_names(context.roles);
   context.result.status = found.optimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   context.result.objective = found.evaluation.objective;
-  if (is_best && search.proves && (found.lower_bound > 0 || !found.stopped)) {
+  const bool is_bounded = found.lower_bound > 0 || (found.found_by == "dp" && !found.stopped);
+  if (is_best && is_bounded && search_named(options.search)->proves) {
     context.result.lower_bound = Seconds{found.lower_bound};
     context.result.gap = objective > 0 ? (objective - found.lower_bound) / objective : 0.0;
   }
@@ -793,13 +838,20 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
          "--search",
          options->search,
          "Which search: dp is exact; propagation spreads the constraints, and the batch where "
-         "there are none; auto takes the best one for the graph")
+         "there are none; sapp divides the devices step by step, near-linear and without a proof; "
+         "auto is sapp for a first answer, then dp")
       ->check([](const std::string& name) {
         return search_named(name) != nullptr ? std::string()
                                              : name + " not in {" + search_names() + "}";
       })
       ->type_name(search_names())
       ->capture_default_str();
+  app.add_option("--sapp",
+                 options->sapp,
+                 "How SAPP decides a round: over all operators at once, or one after another, the "
+                 "heavy ones first (default exact)")
+      ->check(CLI::IsMember({"exact", "greedy"}))
+      ->type_name("exact|greedy");
   app.add_option("--policy",
                  options->policy,
                  "How --search propagation decides where constraints do not: by price, or by size "

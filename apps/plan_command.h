@@ -21,6 +21,7 @@ struct PlanCommandOptions {
   std::string mesh = "auto";
   std::string search = "auto";
   std::string policy;  ///< "": cost
+  std::string sapp;    ///< "": exact
   std::string constraints;
   std::string mode = "training";
   std::string optimizer = "adamw";

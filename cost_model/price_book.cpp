@@ -430,6 +430,11 @@ int PriceBook::tensor_kind(TensorId tensor) {
   return known;
 }
 
+void PriceBook::keep_states(TensorId tensor, std::span<const TensorState> states) {
+  MESHPLAN_CHECK(state_tables_.empty());
+  kept_states_[tensor_kind(tensor)].insert(states.begin(), states.end());
+}
+
 const StateTable& PriceBook::states(TensorId tensor) {
   const auto kind = static_cast<std::size_t>(tensor_kind(tensor));
   if (state_tables_.size() <= kind) state_tables_.resize(kind + 1);
@@ -438,7 +443,12 @@ const StateTable& PriceBook::states(TensorId tensor) {
     const Tensor& t = graph_.tensor(tensor);
     const Reduction reduction = reduction_of(tensor);
     const bool gradient = t.has_gradient;
-    table.states = all_states(t.shape, mesh_shape_, gradient, true);
+    if (kept_states_.empty()) {
+      table.states = all_states(t.shape, mesh_shape_, gradient, true);
+    } else {
+      const std::set<TensorState>& kept = kept_states_.at(static_cast<int>(kind));
+      table.states.assign(kept.begin(), kept.end());
+    }
     const std::size_t count = table.states.size();
     std::vector<Placements> values;
     std::vector<Placements> gradients;

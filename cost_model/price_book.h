@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -147,6 +148,9 @@ class PriceBook {
 
   /// The states of a tensor and all prices between them; equal tensors share one table.
   const StateTable& states(TensorId tensor);
+  /// From now on tables have only states that are kept, of this and of equal tensors: for searches
+  /// that need few of them. Before states() is asked for any tensor.
+  void keep_states(TensorId tensor, std::span<const TensorState> states);
   /// The steps of the value (nullptr: none) and of the gradient from one state to another.
   const Redistribution* forward_steps(TensorId tensor,
                                       const TensorState& from,
@@ -236,6 +240,7 @@ class PriceBook {
   Interner tensor_kind_keys_;
   std::vector<int> tensor_kinds_;        ///< per tensor; -1: not asked for yet
   std::deque<StateTable> state_tables_;  ///< per kind; without states: not asked for yet
+  std::map<int, std::set<TensorState>> kept_states_;  ///< per kind; empty: all
 };
 
 }  // namespace meshplan

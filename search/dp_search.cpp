@@ -42,6 +42,10 @@ class DpSearch {
     for (const DpJob& job : jobs)
       flows_.push_back(std::make_shared<const DataFlow>(*job.graph, options.prices.recomputation));
     job_states_.resize(jobs.size());
+    if (options.first == nullptr || options.results != 1) return;
+    told_ = progress_.best = options.first->evaluation.objective;
+    // one grid step more, so that a plan as cheap is found here
+    first_ = *told_ + Seconds{1 / kTicksPerSecond};
   }
 
   Result<DpOutcome> run() {
@@ -132,11 +136,15 @@ class DpSearch {
   /// What a further mesh must beat; none as long as any is wanted.
   std::optional<Seconds> to_beat() const {
     if (!options_.bound_first) return std::nullopt;
-    if (options_.results == 1 && promised_ &&
-        (best_.empty() || *promised_ < best_.back().found.objective))
-      return promised_;
-    if (best_.size() < options_.results) return std::nullopt;
-    return best_.back().found.objective;
+    if (options_.results != 1) {
+      if (best_.size() < options_.results) return std::nullopt;
+      return best_.back().found.objective;
+    }
+    std::optional<Seconds> least = first_;
+    if (promised_ && (!least || *promised_ < *least)) least = promised_;
+    if (!best_.empty() && (!least || best_.back().found.objective < *least))
+      least = best_.back().found.objective;
+    return least;
   }
 
   /// The result that a further mesh of a job must beat.
@@ -307,7 +315,20 @@ class DpSearch {
                 "neighbouring operators does not go together"};
   }
 
+  /// Whether the plan that was given is cheaper than all that were found.
+  bool keeps_first() const {
+    return first_ && (best_.empty() || *first_ <= best_.front().found.objective);
+  }
+
   Result<DpOutcome> outcome() {
+    if (keeps_first()) {
+      DpResult result = std::move(*options_.first);
+      const double objective = result.evaluation.objective.value;
+      result.lower_bound = std::min(bound_.value_or(objective), objective);
+      result.stopped = stopped_;
+      result.optimal = !stopped_ && result.lower_bound >= objective;
+      return DpOutcome(std::move(result));
+    }
     if (!best_.empty()) return best();
     if (!least_ && (stopped_ || !all_proven_))
       return DpOutcome(NoPlan{0, "", meshes_.front(), stopped_});
@@ -322,13 +343,7 @@ class DpSearch {
 
   Result<DpOutcome> best() {
     const Seconds objective = best_.front().found.objective;
-    if (objective.value > kLongestStep) {
-      return fail(ErrorCode::kOverflow,
-                  "",
-                  "the best step found takes " + std::to_string(std::llround(objective.value)) +
-                      " s; prices add up exactly to 8192 s only. Take more devices or a smaller "
-                      "batch, and check the rates of the cluster");
-    }
+    if (objective.value > kLongestStep) return fail(step_too_long(objective));
     DpResult result = result_of(best_.front());
     result.lower_bound = std::min(*bound_, objective.value);
     result.stopped = stopped_;
@@ -366,6 +381,7 @@ class DpSearch {
     double bound = kNothingOpen;
   };
   std::vector<JobState> job_states_;
+  std::optional<Seconds> first_;     ///< what beats the plan that was given
   std::optional<Seconds> promised_;  ///< the best of what was found and not yet taken
   std::vector<MeshRun> best_;        ///< the results so far, the cheapest first
   MemoryPrices prices_;              ///< of the bound of the best one
@@ -381,6 +397,14 @@ class DpSearch {
 };
 
 }  // namespace
+
+Error step_too_long(Seconds objective) {
+  return {ErrorCode::kOverflow,
+          "",
+          "the best step found takes " + std::to_string(std::llround(objective.value)) +
+              " s; prices add up exactly to 8192 s only. Take more devices or a smaller "
+              "batch, and check the rates of the cluster"};
+}
 
 std::vector<MeshShape> all_meshes(const Cluster& cluster) {
   const std::int64_t devices = cluster.devices();

@@ -41,6 +41,8 @@ struct DpProgress {
   std::optional<double> lower_bound;  ///< over all meshes; none while one has no bound yet
 };
 
+struct DpResult;
+
 struct DpOptions {
   PriceOptions prices;  ///< `microbatches` is the job's
   Bytes memory_limit = 0;
@@ -49,6 +51,9 @@ struct DpOptions {
   /// So many results are wanted, each of another mesh or job; bounds drop what is no better than
   /// the last of them.
   std::size_t results = 1;
+  /// A plan that another search found: an upper bound, and the result (moved from here) where none
+  /// as cheap is found. For one result.
+  DpResult* first = nullptr;
   /// Asked again and again, from any thread: true ends the search with the best plan so far, which
   /// is then not called optimal. Empty: never.
   std::function<bool()> stop;
@@ -64,7 +69,8 @@ struct DpResult {
   std::unique_ptr<PriceBook> book;  ///< of that mesh
   Assignment assignment;
   Evaluation evaluation;
-  double lower_bound = 0;  ///< over all jobs and meshes
+  std::string found_by = "dp";
+  double lower_bound = 0;  ///< over all jobs and meshes; 0 where none was found
   bool optimal = false;    ///< proven, over all jobs and meshes
   bool stopped = false;    ///< the search was ended early; no bound was found if it is 0 then
   /// The best ones of other meshes and jobs, the cheapest first, at most DpOptions::results - 1;
@@ -82,6 +88,9 @@ struct NoPlan {
 
 /// Seconds up to which sums of prices are exact: 2^53 ticks of the price grid.
 constexpr double kLongestStep = 8192.0;
+
+/// That a step is longer than that.
+Error step_too_long(Seconds objective);
 
 using DpOutcome = std::variant<DpResult, NoPlan>;
 

@@ -236,7 +236,16 @@ Result<int> PlanProblem::operator_class(OperatorId id, const Restrictions& restr
                 word(tensor.has_gradient ? 1 : 0),
                 word(ends_graph(graph, output) ? 1 : 0)});
   }
-  const std::vector<Strategy>& strategies = info.strategies();
+  const std::vector<Strategy>& strategies =
+      restrictions.among ? restrictions.among(id) : info.strategies();
+  if (restrictions.among) {
+    key.push_back(strategies.size());
+    for (const Strategy& strategy : strategies) {
+      std::uint64_t actions = 0;
+      for (const std::uint8_t action : strategy.actions) actions = actions << 8U | action;
+      key.push_back(actions);
+    }
+  }
   std::vector<bool> is_allowed;  // empty: all are
   if (restrictions.strategy) {
     for (const Strategy& strategy : strategies) {
@@ -689,6 +698,50 @@ CostTable PlanProblem::link_table(const Link& link, const Weights& weights) cons
   return made;
 }
 
+void PlanProblem::follow(std::vector<Follower> followers) {
+  follower_.assign(variables_.size(), -1);
+  followers_ = std::move(followers);
+  for (std::size_t f = 0; f < followers_.size(); ++f)
+    follower_[static_cast<std::size_t>(followers_[f].variable)] = static_cast<int>(f);
+  for (const Follower& follower : followers_) {
+    MESHPLAN_CHECK(follower_[static_cast<std::size_t>(follower.leader)] < 0);
+    MESHPLAN_CHECK(
+        follower.value.size() ==
+        static_cast<std::size_t>(variables_[static_cast<std::size_t>(follower.leader)].domain));
+  }
+}
+
+void PlanProblem::weigh(std::vector<std::int64_t> weights) {
+  MESHPLAN_CHECK(weights.size() == book_.graph().operators.size());
+  weights_ = std::move(weights);
+}
+
+int PlanProblem::leader_of(int variable) const {
+  if (follower_.empty()) return variable;
+  const int follower = follower_[static_cast<std::size_t>(variable)];
+  return follower < 0 ? variable : followers_[static_cast<std::size_t>(follower)].leader;
+}
+
+int PlanProblem::value_of(int variable, int leader_value) const {
+  if (follower_.empty()) return leader_value;
+  const int follower = follower_[static_cast<std::size_t>(variable)];
+  return follower < 0 ? leader_value
+                      : followers_[static_cast<std::size_t>(follower)]
+                            .value[static_cast<std::size_t>(leader_value)];
+}
+
+double PlanProblem::weight_of(const Variable& variable) const {
+  if (weights_.empty()) return 1;
+  // a value belongs to its producer or first reader
+  const std::size_t op =
+      variable.op ? index(*variable.op) : static_cast<std::size_t>(variable.moment);
+  return static_cast<double>(weights_[op]);
+}
+
+double PlanProblem::weight_of(const Link& link) const {
+  return weight_of(variables_[static_cast<std::size_t>(link.to)]);
+}
+
 PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
                                          const Choice* fixed,
                                          const std::vector<char>* free) {
@@ -705,34 +758,66 @@ PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
   auto state_of = [&](int v, const std::vector<int>& states) {
     return states[static_cast<std::size_t>((*fixed)[static_cast<std::size_t>(v)])];
   };
-  // what the links to fixed variables add to the free ones
+  // what the links to fixed variables add to the free ones, and followers to their leaders
   std::map<int, std::vector<double>> extra;
+  const auto extra_of = [&](int v) -> std::vector<double>& {
+    std::vector<double>& costs = extra[v];
+    costs.resize(static_cast<std::size_t>(variables_[static_cast<std::size_t>(v)].domain));
+    return costs;
+  };
+  MESHPLAN_CHECK(followers_.empty() || free == nullptr);
+  for (const Follower& follower : followers_) {
+    const Variable& variable = variables_[static_cast<std::size_t>(follower.variable)];
+    std::vector<double>& costs = extra_of(follower.leader);
+    for (std::size_t value = 0; value < costs.size(); ++value)
+      costs[value] += weight_of(variable) * unary_cost(variable, follower.value[value], weights);
+  }
+  if (!followers_.empty()) {  // links that are now within one variable
+    for (const Link& link : links_) {
+      const int v = leader_of(link.from);
+      if (v != leader_of(link.to)) continue;
+      std::vector<double>& costs = extra_of(v);
+      const LinkWeights of(*link.transfer, weights);
+      for (std::size_t value = 0; value < costs.size(); ++value) {
+        const auto state = [&](int end, const std::vector<int>& states) {
+          return states[static_cast<std::size_t>(value_of(end, static_cast<int>(value)))];
+        };
+        costs[value] += weight_of(link) * cell(link,
+                                               state(link.from, *link.from_states),
+                                               state(link.to, *link.to_states),
+                                               weights,
+                                               of)
+                                              .priced;
+      }
+    }
+  }
   if (free != nullptr) {
     for (const Link& link : links_) {
       if (is_free(link.from) == is_free(link.to)) continue;
       const bool to_fixed = is_free(link.from);
       const int v = to_fixed ? link.from : link.to;
-      std::vector<double>& costs = extra[v];
+      std::vector<double>& costs = extra_of(v);
       const LinkWeights of(*link.transfer, weights);
-      costs.resize(static_cast<std::size_t>(variables_[static_cast<std::size_t>(v)].domain));
       for (std::size_t value = 0; value < costs.size(); ++value) {
         const int from =
             to_fixed ? (*link.from_states)[value] : state_of(link.from, *link.from_states);
         const int to = to_fixed ? state_of(link.to, *link.to_states) : (*link.to_states)[value];
-        costs[value] += cell(link, from, to, weights, of).priced;
+        costs[value] += weight_of(link) * cell(link, from, to, weights, of).priced;
       }
     }
   }
   Key key;
   for (std::size_t v = 0; v < variables_.size(); ++v) {
-    if (!is_free(static_cast<int>(v))) continue;
+    if (!is_free(static_cast<int>(v)) || leader_of(static_cast<int>(v)) != static_cast<int>(v))
+      continue;
     const Variable& variable = variables_[v];
     unary_key(variable, weights, key);
+    key.push_back(word(weight_of(variable)));
     const auto [known, added] = tables_->unary_keys.number(key);
     if (added) {
       CostTable made{variable.domain, 1, {}};
       for (int value = 0; value < variable.domain; ++value)
-        made.costs.push_back(unary_cost(variable, value, weights));
+        made.costs.push_back(weight_of(variable) * unary_cost(variable, value, weights));
       tables_->unary.push_back(sum.add_table(std::move(made)));
     }
     TableNumber table = tables_->unary[static_cast<std::size_t>(known)];
@@ -749,11 +834,40 @@ PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
   }
   for (const Link& link : links_) {
     if (!is_free(link.from) || !is_free(link.to)) continue;
+    const int from = leader_of(link.from);
+    const int to = leader_of(link.to);
+    if (from == to) continue;
     link_key(link, weights, key);
+    key.push_back(word(weight_of(link)));
+    for (const int end : {link.from, link.to}) {
+      if (leader_of(end) == end) {
+        key.push_back(0);
+        continue;
+      }
+      const std::vector<int>& value =
+          followers_[static_cast<std::size_t>(follower_[static_cast<std::size_t>(end)])].value;
+      key.push_back(value.size());
+      for (const int at : value) key.push_back(word(at));
+    }
     const auto [known, added] = tables_->link_keys.number(key);
-    if (added) tables_->links.push_back(sum.add_table(link_table(link, weights)));
-    sum.add_edge(number[static_cast<std::size_t>(link.from)],
-                 number[static_cast<std::size_t>(link.to)],
+    if (added) {
+      CostTable table = link_table(link, weights);
+      if (leader_of(link.from) != link.from || leader_of(link.to) != link.to) {
+        CostTable followed{variables_[static_cast<std::size_t>(from)].domain,
+                           variables_[static_cast<std::size_t>(to)].domain,
+                           {}};
+        for (int row = 0; row < followed.rows; ++row) {
+          for (int column = 0; column < followed.columns; ++column)
+            followed.costs.push_back(table.costs[static_cast<std::size_t>(
+                value_of(link.from, row) * table.columns + value_of(link.to, column))]);
+        }
+        table = std::move(followed);
+      }
+      for (double& cost : table.costs) cost *= weight_of(link);
+      tables_->links.push_back(sum.add_table(std::move(table)));
+    }
+    sum.add_edge(number[static_cast<std::size_t>(from)],
+                 number[static_cast<std::size_t>(to)],
                  tables_->links[static_cast<std::size_t>(known)]);
   }
   const MinSumSolution found = sum.solve();
@@ -765,9 +879,70 @@ PlanProblem::Solution PlanProblem::solve(const MemoryPrices& prices,
   solution.tables = found.tables;
   if (!found.feasible) return solution;
   solution.choice.resize(variables_.size());
-  for (std::size_t v = 0; v < variables_.size(); ++v)
+  for (std::size_t v = 0; v < variables_.size(); ++v) {
+    const int leader = leader_of(static_cast<int>(v));
+    const int at = number[static_cast<std::size_t>(leader)];
     solution.choice[v] =
-        number[v] < 0 ? (*fixed)[v] : found.choice[static_cast<std::size_t>(number[v])];
+        at < 0 ? (*fixed)[v]
+               : value_of(static_cast<int>(v), found.choice[static_cast<std::size_t>(at)]);
+  }
+  return solution;
+}
+
+PlanProblem::Solution PlanProblem::descend(const MemoryPrices& prices,
+                                           const std::vector<int>& order) const {
+  const Weights weights(prices);
+  std::vector<std::vector<int>> members(variables_.size());  // of every leader
+  for (std::size_t v = 0; v < variables_.size(); ++v)
+    members[static_cast<std::size_t>(leader_of(static_cast<int>(v)))].push_back(
+        static_cast<int>(v));
+  std::vector<std::vector<const Link*>> links(variables_.size());  // of every leader
+  for (const Link& link : links_) {
+    const int from = leader_of(link.from);
+    const int to = leader_of(link.to);
+    links[static_cast<std::size_t>(from)].push_back(&link);
+    if (from != to) links[static_cast<std::size_t>(to)].push_back(&link);
+  }
+  Solution solution;
+  solution.choice.assign(variables_.size(), -1);
+  for (const int leader : order) {
+    double best_cost = 0;
+    int best = -1;
+    const int domain = variables_[static_cast<std::size_t>(leader)].domain;
+    for (int value = 0; value < domain; ++value) {
+      double cost = 0;
+      for (const int v : members[static_cast<std::size_t>(leader)]) {
+        const Variable& variable = variables_[static_cast<std::size_t>(v)];
+        cost += weight_of(variable) * unary_cost(variable, value_of(v, value), weights);
+      }
+      for (const Link* link : links[static_cast<std::size_t>(leader)]) {
+        const auto end = [&](int v) {
+          return leader_of(v) == leader ? value_of(v, value)
+                                        : solution.choice[static_cast<std::size_t>(v)];
+        };
+        const int from = end(link->from);
+        const int to = end(link->to);
+        if (from < 0 || to < 0) continue;  // not decided yet
+        cost += weight_of(*link) * cell(*link,
+                                        (*link->from_states)[static_cast<std::size_t>(from)],
+                                        (*link->to_states)[static_cast<std::size_t>(to)],
+                                        weights,
+                                        LinkWeights(*link->transfer, weights))
+                                       .priced;
+      }
+      if (best < 0 || cost < best_cost) {
+        best = value;
+        best_cost = cost;
+      }
+    }
+    for (const int v : members[static_cast<std::size_t>(leader)])
+      solution.choice[static_cast<std::size_t>(v)] = value_of(v, best);
+    solution.priced += best_cost;
+  }
+  MESHPLAN_CHECK(std::find(solution.choice.begin(), solution.choice.end(), -1) ==
+                 solution.choice.end());
+  solution.feasible = true;
+  solution.exact = false;
   return solution;
 }
 
@@ -888,7 +1063,9 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
   const Graph& graph = book_.graph();
   const int end = flow.moments();
   std::vector<Bytes> difference(static_cast<std::size_t>(end) + 1, 0);
+  double weight = 1;  // of what is being counted
   auto add = [&](MomentRange interval, Bytes bytes) {
+    bytes *= static_cast<Bytes>(weight);
     interval.begin = std::max(interval.begin, 0);
     interval.end = std::min(interval.end, end);
     if (interval.empty()) return;
@@ -899,12 +1076,13 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
   for (std::size_t v = 0; v < variables_.size(); ++v) {
     const Variable& variable = variables_[v];
     const auto at = static_cast<std::size_t>(choice[v]);
+    weight = weight_of(variable);
     visit_parameters(
         variable, choice[v], [&](TensorId tensor, const ParameterClass& parameter, int state) {
           const ParameterSpan span = parameter_span(graph, flow, tensor);
           const ParameterOption& option =
               parameter.options[static_cast<std::size_t>(state)][decision.rests[index(tensor)]];
-          measured.objective.value += option.objective;
+          measured.objective.value += weight * option.objective;
           add({0, end}, option.always);
           add(span.gathered, option.gathered);
           add(span.gathered_backward, option.gathered_backward);
@@ -919,7 +1097,7 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
     }
     const OperatorClass& shared = *operator_classes_[static_cast<std::size_t>(variable.op_class)];
     const Operator& op = graph.op(*variable.op);
-    measured.objective.value += shared.objective[at];
+    measured.objective.value += weight * shared.objective[at];
     add({0, end}, shared.always[at]);
     const WorkspaceSpan span = workspace_span(flow, *variable.op);
     add(span.forward, shared.workspace[at].forward);
@@ -934,6 +1112,7 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
   }
   for (std::size_t l = 0; l < links_.size(); ++l) {
     const Link& link = links_[l];
+    weight = weight_of(link);
     const auto [from, to] = states_of(link, choice);
     const auto a = static_cast<std::size_t>(from);
     const auto b = static_cast<std::size_t>(to);
@@ -942,7 +1121,7 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
     const std::size_t pair = a * table.states.size() + b;
     const Moves& seconds = moves(link);
     const double forward = seconds.forward[pair];
-    measured.objective.value += seconds.both[pair];
+    measured.objective.value += weight * seconds.both[pair];
     const Bytes from_bytes = table.bytes[a];
     const Bytes to_bytes = table.bytes[b];
     if (!transfer.gradient.empty() && table.gradient_layout[a] != table.gradient_layout[b])
@@ -950,7 +1129,7 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
     if (table.value_layout[a] == table.value_layout[b]) {
       if (transfer.saves && !transfer.stored) add(transfer.same, from_bytes);
     } else if (transfer.again) {
-      measured.objective.value += forward;
+      measured.objective.value += weight * forward;
       add(transfer.copy, to_bytes);
       add(transfer.saves ? transfer.kept : transfer.copy_again, to_bytes);
     } else if (!transfer.saves) {
@@ -958,7 +1137,7 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
     } else if (decision.gathered[l] == 0) {
       add(transfer.kept, to_bytes);
     } else {
-      measured.objective.value += forward;
+      measured.objective.value += weight * forward;
       add(transfer.copy, to_bytes);
       add(transfer.regathered, to_bytes);
       if (!transfer.stored) add(transfer.same, from_bytes);
@@ -968,7 +1147,8 @@ PlanProblem::Measured PlanProblem::measure(const Decision& decision) const {
   for (int moment = 0; moment < end; ++moment) {
     now += difference[static_cast<std::size_t>(moment)];
     measured.profile.push_back(now);
-    if (now > measured.peak) {
+    const bool is_own = weights_.empty() || weights_[index(flow.timeline().at(moment).op)] == 1;
+    if (is_own && now > measured.peak) {
       measured.peak = now;
       measured.peak_moment = moment;
     }

@@ -29,6 +29,8 @@ namespace meshplan {
 /// What may be chosen, and what is charged for; an empty function allows everything. Answers must
 /// not depend on anything but the arguments.
 struct Restrictions {
+  /// The strategies that are looked at, ascending; an empty function: all of the operator's.
+  std::function<const std::vector<Strategy>&(OperatorId)> among;
   std::function<bool(OperatorId, const Strategy&)> strategy;
   std::function<bool(TensorId, const TensorState&)>
       value;  ///< of copies, shared inputs and parameters
@@ -51,6 +53,13 @@ struct MemoryPrices {
 /// A value for every variable.
 using Choice = std::vector<int>;
 
+/// A variable that decides nothing of its own: its value follows from another's.
+struct Follower {
+  int variable = 0;
+  int leader = 0;          ///< follows none itself
+  std::vector<int> value;  ///< per value of the leader
+};
+
 /// Everything that is chosen: a value for every variable, and what is minimised inside the tables.
 struct Decision {
   Choice choice;
@@ -65,6 +74,13 @@ class PlanProblem {
   static Result<std::unique_ptr<PlanProblem>> make(PriceBook& book,
                                                    const Restrictions& restrictions);
   ~PlanProblem();
+
+  /// Before the first solve(), of all variables alone: these are not chosen but follow.
+  void follow(std::vector<Follower> followers);
+  /// Before the first solve(): every operator stands for so many equal ones (1 and more), with what
+  /// it reads. measure() then counts each so often, and the peak only at moments of operators that
+  /// stand for themselves.
+  void weigh(std::vector<std::int64_t> weights);
 
   struct Solution {
     bool feasible = false;
@@ -81,6 +97,9 @@ class PlanProblem {
   Solution solve(const MemoryPrices& prices,
                  const Choice* fixed = nullptr,
                  const std::vector<char>* free = nullptr);
+  /// Chooses one variable after another, in this order, each at the least priced sum with those
+  /// before it; every variable is in the order but followers.
+  Solution descend(const MemoryPrices& prices, const std::vector<int>& order) const;
   /// A lower bound on the least priced sum that no transfer adds to: every variable alone at its
   /// best.
   double bound_of_variables(const MemoryPrices& prices) const;
@@ -173,6 +192,11 @@ class PlanProblem {
   static void link_key(const Link& link, const Weights& weights, std::vector<std::uint64_t>& key);
   CostTable link_table(const Link& link, const Weights& weights) const;
   const Moves& moves(const Link& link) const;
+  /// The variable that decides this one's value, and the value that it has then.
+  int leader_of(int variable) const;
+  int value_of(int variable, int leader_value) const;
+  double weight_of(const Variable& variable) const;
+  double weight_of(const Link& link) const;
   Cell cell(
       const Link& link, int from, int to, const Weights& weights, const LinkWeights& of) const;
 
@@ -189,6 +213,9 @@ class PlanProblem {
   std::vector<int> value_variable_;  ///< per DataFlow value, -1: result of an operator
   mutable std::map<const StateTable*, Moves> moves_;  ///< filled when first asked for
   std::unique_ptr<Tables> tables_;                    ///< of the last prices
+  std::vector<int> follower_;  ///< per variable, into followers_ or -1; empty: none follows
+  std::vector<Follower> followers_;
+  std::vector<std::int64_t> weights_;  ///< per operator; empty: 1
 };
 
 }  // namespace meshplan
