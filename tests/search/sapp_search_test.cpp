@@ -242,7 +242,7 @@ TEST_CASE("memory that binds is priced in until a plan fits, or none does") {
   const SappResult free = found_by(graph, cluster, options);
   CHECK(free.report.partitions == 1);
   double before = free.found.evaluation.objective.value;
-  for (const int percent : {90, 75}) {
+  for (const int percent : {95, 88}) {
     INFO(percent);
     options.search.memory_limit = free.found.evaluation.peak / 100 * percent;
     SappResult result = found_by(graph, cluster, options);
