@@ -294,7 +294,7 @@ int run_solve(const SolveCommandOptions& options, const CommonOptions& common) {
   solve.threads =
       common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
   solve_interrupted.store(false);
-  solve.stop = &solve_interrupted;
+  solve.stop = [] { return solve_interrupted.load(); };
   const bool terminal = ::isatty(STDERR_FILENO) != 0 && !common.quiet;
   double last = -1;
   if (terminal) {

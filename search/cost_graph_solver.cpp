@@ -68,8 +68,7 @@ class Solver {
     return std::chrono::duration<double>(Clock::now() - options_.start).count();
   }
   bool over() const {
-    return (end_ && Clock::now() >= *end_) ||
-           (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed));
+    return (end_ && Clock::now() >= *end_) || (options_.stop && options_.stop());
   }
 
   void reduce_graph() {
@@ -108,12 +107,12 @@ class Solver {
     if (core.moments() == 0 && solve_without_limit()) return;
     prices_ = std::make_unique<Prices>(core);
     Budget budget(
-        std::max(kStartRounds * kRoundWork, kStartPasses * prices_->work()), end_, options_.stop);
+        std::max(kStartRounds * kRoundWork, kStartPasses * prices_->work()), end_, &options_.stop);
     if (!over()) start(budget);
     if (shared_.elites.empty() && !over()) prove_impossible();
     if (result_done_ || over()) return;
     if (static_cast<double>(core.strategies()) <= kTinyCore) {
-      Budget first(kRoundWork / 4, end_, options_.stop);
+      Budget first(kRoundWork / 4, end_, &options_.stop);
       climb(first);
       raise_bound(prices_->best_bound());
       try_exact(kRoundWork);
@@ -275,7 +274,7 @@ class Solver {
     prices.bound();
     std::vector<double> weights(static_cast<std::size_t>(core.moments()), 0);
     std::size_t moment = 0;
-    Budget budget(4 * kRoundWork, end_, options_.stop);
+    Budget budget(4 * kRoundWork, end_, &options_.stop);
     for (int round = 1; round <= kMostBalances && !budget.over(); ++round) {
       const std::vector<double> usage = core.usage_of(prices.labels());
       double worst = -std::numeric_limits<double>::infinity();
@@ -320,7 +319,7 @@ class Solver {
           round_end =
               std::min(*end_, Clock::now() + std::chrono::duration_cast<Clock::duration>(slice));
         }
-        Budget budget(work, round_end, options_.stop);
+        Budget budget(work, round_end, &options_.stop);
         if (w == 0 && price_turn(round)) {
           climb(budget);
         } else if (w == 0 && !searched_along_) {
@@ -412,7 +411,7 @@ class Solver {
           std::chrono::duration<double>(std::max(share * limit, std::min(1.0, 0.1 * limit)));
       end = std::min(*end, Clock::now() + std::chrono::duration_cast<Clock::duration>(most));
     }
-    Budget budget(end ? std::numeric_limits<double>::infinity() : work, end, options_.stop);
+    Budget budget(end ? std::numeric_limits<double>::infinity() : work, end, &options_.stop);
     const ExactOutcome outcome =
         search_all(reduced_.problem, prices_->center(), shared_.best_cost(), budget);
     if (outcome.solution) submit(*outcome.solution);

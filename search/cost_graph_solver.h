@@ -8,7 +8,6 @@
 // completely. The result is evaluated anew from the document, in 128 bits.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -40,8 +39,8 @@ struct SolveOptions {
   Clock::time_point start = Clock::now();
   /// Called now and then from one thread.
   std::function<void(const CostGraphProgress&)> progress;
-  /// Ends the search early when it becomes true.
-  const std::atomic<bool>* stop = nullptr;
+  /// Asked now and then, by any thread; true ends the search early. Empty: never.
+  std::function<bool()> stop;
 };
 
 struct CostGraphSolution {

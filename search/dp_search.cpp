@@ -9,6 +9,7 @@
 
 #include "lib/check.h"
 #include "search/in_parallel.h"
+#include "search/whole_plan.h"
 
 namespace meshplan {
 namespace {
@@ -24,7 +25,9 @@ struct MeshRun {
   std::unique_ptr<PriceBook> book;
   std::unique_ptr<PlanProblem> problem;
   std::unique_ptr<MemorySearch> memory;  ///< of the problem
+  Restrictions allowed;
   MemorySearchResult found;
+  std::optional<Assignment> plan;  ///< of what was found
 };
 
 class DpSearch {
@@ -75,6 +78,7 @@ class DpSearch {
 
  private:
   static constexpr std::size_t kWave = 2;
+  static constexpr std::size_t kMostPairs = 20'000;  ///< of a problem that is solved whole
   static constexpr double kNothingOpen = std::numeric_limits<double>::infinity();
 
   /// All meshes of a stage. Those with the most even axes are looked at roughly, if nothing is
@@ -193,16 +197,15 @@ class DpSearch {
       return;
     }
     run.book = std::move(*book);
-    Restrictions allowed;
     if (restrictions_) {
       auto made = restrictions_(*run.book, mesh);
       if (!made) {
         run.error = made.error();
         return;
       }
-      allowed = std::move(*made);
+      run.allowed = std::move(*made);
     }
-    auto problem = PlanProblem::make(*run.book, allowed);
+    auto problem = PlanProblem::make(*run.book, run.allowed);
     if (!problem) {
       run.error = problem.error();
       return;
@@ -235,9 +238,36 @@ class DpSearch {
     run.skipped = run.skipped || stopped();
     if (run.skipped && !run.promised) release(run);
     if (!run.memory || dropped(run)) return;
-    if (!run.skipped) run.found = run.memory->run(incumbent(run.job), options_.stop);
+    const std::optional<Incumbent> least = incumbent(run.job);
+    if (!run.skipped) run.found = run.memory->run(least, options_.stop);
     run.memory.reset();
-    if (!run.found.decision) release(run);
+    if (run.found.decision) run.plan = run.problem->assignment(*run.found.decision);
+    if (!(least && run.found.lower_bound >= least->objective.value)) complete(run);
+    run.problem.reset();
+    if (!run.plan) release(run);
+  }
+
+  /// What the memory search leaves open is solved as a bare cost graph, if it is small: to the end
+  /// where that is possible.
+  void complete(MeshRun& run) const {
+    MemorySearchResult& found = run.found;
+    if (run.skipped || found.empty || found.min_memory || found.proven_optimal || found.stopped)
+      return;
+    if (run.problem->pairs() > kMostPairs) return;
+    const WholePlan whole =
+        solve_whole(*run.book, run.allowed, options_.memory_limit, options_.threads, options_.stop);
+    found.stopped = whole.stopped;
+    found.lower_bound = std::max(found.lower_bound, whole.lower_bound);
+    if (whole.plan && (!run.plan || whole.objective < found.objective)) {
+      run.plan = whole.plan;
+      found.objective = whole.objective;
+    }
+    if (run.plan) {
+      found.lower_bound = std::min(found.lower_bound, found.objective.value);
+      found.proven_optimal = found.lower_bound >= found.objective.value;
+    } else if (whole.least_memory) {
+      found.min_memory = whole.least_memory;
+    }
   }
 
   /// Good prices for meshes of a job: of its best mesh so far, or of the best of all.
@@ -284,13 +314,13 @@ class DpSearch {
       if (!first_error_) first_error_ = no_plan_error(run);
       return;
     }
-    if (!found.decision && found.min_memory) {
+    if (!run.plan && found.min_memory) {
       if (!least_ || *found.min_memory < *least_->found.min_memory) least_ = std::move(run);
       return;  // proven: no plan on this mesh, it bounds nothing
     }
     if (!job_states_[run.job].prices) learn(run);
     bound_ = bound_ ? std::min(*bound_, found.lower_bound) : found.lower_bound;
-    if (!found.decision) {
+    if (!run.plan) {
       all_proven_ = false;
       return;
     }
@@ -359,8 +389,7 @@ class DpSearch {
     DpResult result;
     result.job = run.job;
     result.mesh = meshes_[run.mesh];
-    result.assignment = run.problem->assignment(*run.found.decision);
-    run.problem.reset();
+    result.assignment = std::move(*run.plan);
     result.book = std::move(run.book);
     result.evaluation = evaluate(*result.book, result.assignment);
     // the search's own sum and the evaluator's must agree to the last bit

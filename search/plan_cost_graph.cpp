@@ -91,7 +91,10 @@ class Builder {
                 std::string(what) + " \"" + name + "\" has no choice left on this mesh");
   }
 
-  int add_node(std::string name, std::vector<std::string> labels, const NodeDraft& draft) {
+  int add_node(std::string name,
+               std::vector<std::string> labels,
+               const NodeDraft& draft,
+               PlanCostGraphNode choices) {
     CostGraph::Node node;
     node.costs = made_.graph.pool.add(draft.costs);
     for (const auto& [interval, bytes] : draft.usage)
@@ -99,6 +102,7 @@ class Builder {
     made_.graph.nodes.push_back(std::move(node));
     made_.names.push_back(std::move(name));
     made_.labels.push_back(std::move(labels));
+    made_.choices.push_back(std::move(choices));
     return static_cast<int>(made_.graph.nodes.size()) - 1;
   }
 
@@ -164,8 +168,11 @@ class Builder {
                     moments_);
       }
     }
+    PlanCostGraphNode choices;
+    choices.op = id;
+    choices.strategies = strategies;
     strategies_.push_back(std::move(strategies));
-    add_node(op.name, std::move(labels), draft);
+    add_node(op.name, std::move(labels), draft, std::move(choices));
     return true;
   }
 
@@ -211,6 +218,8 @@ class Builder {
   /// A node for a parameter in one of these states.
   Side add_parameter(TensorId tensor, const std::vector<TensorState>& states) {
     Side side;
+    PlanCostGraphNode choices;
+    choices.parameter = tensor;
     std::vector<std::string> labels;
     std::vector<ParameterPrice> prices;
     for (const TensorState& state : states) {
@@ -221,6 +230,7 @@ class Builder {
                    std::string(action_label(way.first[static_cast<std::size_t>(axis)]));
         labels.push_back(std::move(label));
         side.states.push_back(state);
+        choices.rests.push_back(way.first);
         prices.push_back(std::move(way.second));
       }
     }
@@ -238,7 +248,12 @@ class Builder {
         draft.use(s, span.gathered_backward, price.gathered_bytes, moments_);
       draft.use(s, span.unreduced, price.unreduced_bytes, moments_);
     }
-    if (!prices.empty()) side.node = add_node(graph_.tensor(tensor).name, std::move(labels), draft);
+    if (prices.empty()) return side;
+    if (flow_.root(tensor) >= 0) {
+      choices.value = static_cast<std::size_t>(flow_.root(tensor));
+      choices.states = side.states;
+    }
+    side.node = add_node(graph_.tensor(tensor).name, std::move(labels), draft, std::move(choices));
     return side;
   }
 
@@ -270,7 +285,10 @@ class Builder {
         if (value.kind == ValueKind::kInput)
           draft.use(s, {0, moments_}, book_.local_bytes(value.tensor, states[s]), moments_);
       }
-      side.node = add_node(tensor.name, std::move(labels), draft);
+      PlanCostGraphNode choices;
+      choices.value = values_.size();
+      choices.states = states;
+      side.node = add_node(tensor.name, std::move(labels), draft, std::move(choices));
       side.states = std::move(states);
     }
     values_.push_back(side);
@@ -311,10 +329,14 @@ class Builder {
     NodeDraft draft;
     draft.costs.assign(how.states.size(), 0);
     const TensorId tensor = flow_.values()[static_cast<std::size_t>(transfer.from)].tensor;
+    PlanCostGraphNode choices;
+    choices.transfer = static_cast<std::size_t>(&transfer - flow_.transfers().data());
+    choices.gathered.assign(gathered.begin(), gathered.end());
     how.node =
         add_node(graph_.tensor(tensor).name + " for " + graph_.op(transfer.readers.front()).name,
                  std::move(labels),
-                 draft);
+                 draft,
+                 std::move(choices));
     join(transfer, from, how, gathered);
     tie(how, to);
   }
@@ -397,6 +419,25 @@ Result<PlanCostGraph> plan_cost_graph(PriceBook& book,
                                       const Restrictions& restrictions,
                                       Bytes memory_limit) {
   return Builder(book, restrictions).run(memory_limit);
+}
+
+Assignment assignment_of(const PlanCostGraph& graph,
+                         const PriceBook& book,
+                         const CostGraphAssignment& chosen) {
+  Assignment made;
+  made.strategies.resize(book.graph().operators.size());
+  made.values.resize(book.flow().values().size());
+  made.gathered.resize(book.flow().transfers().size());
+  made.parameters.resize(book.graph().tensors.size());
+  for (std::size_t n = 0; n < graph.choices.size(); ++n) {
+    const PlanCostGraphNode& node = graph.choices[n];
+    const auto at = static_cast<std::size_t>(chosen[n]);
+    if (node.op) made.strategies[index(*node.op)] = node.strategies[at];
+    if (node.value) made.values[*node.value] = node.states[at];
+    if (node.parameter) made.parameters[index(*node.parameter)] = node.rests[at];
+    if (node.transfer) made.gathered[*node.transfer] = node.gathered[at];
+  }
+  return made;
 }
 
 }  // namespace meshplan

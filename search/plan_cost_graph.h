@@ -9,26 +9,47 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cost_model/evaluate.h"
 #include "cost_model/price_book.h"
 #include "search/cost_graph.h"
 #include "search/plan_problem.h"
 
 namespace meshplan {
 
+/// What a node's strategies choose. One list per kind of choice is filled, with an entry per
+/// strategy; several where one node decides several things.
+struct PlanCostGraphNode {
+  std::optional<OperatorId> op;
+  std::vector<Strategy> strategies;
+  std::optional<std::size_t> value;  ///< of the DataFlow
+  std::vector<TensorState> states;
+  std::optional<TensorId> parameter;
+  std::vector<ParameterChoice> rests;
+  std::optional<std::size_t> transfer;  ///< of the DataFlow
+  std::vector<std::uint8_t> gathered;
+};
+
 struct PlanCostGraph {
   CostGraph graph;
   std::int64_t moments = 0;
   std::vector<std::string> names;                ///< per node
   std::vector<std::vector<std::string>> labels;  ///< per node and strategy
+  std::vector<PlanCostGraphNode> choices;        ///< per node
 };
 
 /// Errors: kConflict where the restrictions leave an operator or tensor without a choice.
 Result<PlanCostGraph> plan_cost_graph(PriceBook& book,
                                       const Restrictions& restrictions,
                                       Bytes memory_limit);
+
+/// The plan that an allowed assignment of the graph stands for.
+Assignment assignment_of(const PlanCostGraph& graph,
+                         const PriceBook& book,
+                         const CostGraphAssignment& chosen);
 
 /// "meshplan.cost_graph/1.0".
 std::string write_cost_graph(const PlanCostGraph& graph);

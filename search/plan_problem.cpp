@@ -1190,6 +1190,14 @@ Assignment PlanProblem::assignment(const Decision& decision) const {
   return made;
 }
 
+std::size_t PlanProblem::pairs() const {
+  std::size_t sum = 0;
+  for (const Link& link : links_)
+    sum += static_cast<std::size_t>(variables_[static_cast<std::size_t>(link.from)].domain) *
+           static_cast<std::size_t>(variables_[static_cast<std::size_t>(link.to)].domain);
+  return sum;
+}
+
 int PlanProblem::moment_of(std::size_t variable) const { return variables_[variable].moment; }
 
 const std::vector<Strategy>& PlanProblem::strategies(OperatorId op) const {

@@ -129,6 +129,9 @@ class PlanProblem {
   Assignment assignment(const Decision& decision) const;
 
   std::size_t variables() const;
+  /// Pairs of values of variables that share a transfer, over all transfers: how large the problem
+  /// is without tables that are shared.
+  std::size_t pairs() const;
   /// The moment at which a variable's operator runs (a value: its producer or first reader).
   int moment_of(std::size_t variable) const;
   PriceBook& book() const { return book_; }

@@ -5,9 +5,9 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -24,13 +24,14 @@ using Clock = std::chrono::steady_clock;
 /// When to stop: after so much work (table entries), at a point in time, or when told to.
 class Budget {
  public:
-  Budget(double work, std::optional<Clock::time_point> end, const std::atomic<bool>* stop)
+  /// `stop` outlives the budget; nullptr or empty: never.
+  Budget(double work, std::optional<Clock::time_point> end, const std::function<bool()>* stop)
       : work_(work), end_(end), stop_(stop) {}
 
   void spend(double work) { spent_ += work; }
   bool over() const {
     return spent_ >= work_ || (end_ && Clock::now() >= *end_) ||
-           (stop_ != nullptr && stop_->load(std::memory_order_relaxed));
+           (stop_ != nullptr && *stop_ && (*stop_)());
   }
   double spent() const { return spent_; }
   /// So much of what is left, no later than the whole.
@@ -39,7 +40,7 @@ class Budget {
  private:
   double work_;
   std::optional<Clock::time_point> end_;
-  const std::atomic<bool>* stop_;
+  const std::function<bool()>* stop_;
   double spent_ = 0;
 };
 

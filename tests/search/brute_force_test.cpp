@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "search/dp_search.h"
 #include "search/memory_search.h"
 #include "support/random_graph.h"
 
@@ -136,6 +137,84 @@ void check_tally(const Tally& tally, std::uint64_t seeds) {
 
 TEST_CASE("the search finds what brute force finds on small graphs") {
   check_tally(run(0, 300, 200'000), 300);
+}
+
+struct WholeTally {
+  int limits = 0;
+  int impossible = 0;
+  int open = 0;  ///< not proven: memory on pairs of very many values
+};
+
+/// The whole search of one mesh solves what prices leave open.
+void check_whole(std::uint64_t seed, WholeTally& tally) {
+  Random random(seed);
+  const std::vector<std::int64_t>& mesh = kMeshes[seed % kMeshes.size()];
+  std::int64_t devices = 1;
+  for (const std::int64_t size : mesh) devices *= size;
+  const Cluster cluster = test::random_cluster(random, devices);
+  DpOptions options;
+  options.prices = test::random_options(random, cluster);
+  const bool training = random.chance(85);
+  const std::string text =
+      test::RandomGraphText(random, {1, 2, 3, 4, 4, 5, 6, 8})
+          .make(static_cast<int>(random.between(1, mesh.size() == 2 ? 3 : 4)), training);
+  INFO("seed " << seed << ": " << text);
+  const Graph graph = test::build_graph(text, training);
+  auto book = PriceBook::make(graph, cluster, mesh, options.prices);
+  REQUIRE(book.has_value());
+  BruteForce all(**book);
+  constexpr double kMost = 100'000;
+  if (all.combinations() > kMost / 20 || !all.run(kMost, 1)) return;
+  MeshShape shape;
+  shape.shape = mesh;
+  for (std::size_t axis = 0; axis < mesh.size(); ++axis)
+    shape.axes.push_back("d" + std::to_string(axis));
+  std::vector<Bytes> tried = {all.frontier().begin()->first - 1};
+  const std::size_t stride = all.frontier().size() / 4 + 1;
+  std::size_t number = 0;
+  for (const auto& [peak, objective] : all.frontier()) {
+    if (number++ % stride == 0) tried.push_back(peak);
+  }
+  for (const Bytes limit : tried) {
+    INFO("limit " << limit);
+    options.memory_limit = limit;
+    const auto outcome = dp_search(graph, cluster, {shape}, options);
+    REQUIRE(outcome.has_value());
+    ++tally.limits;
+    const std::optional<double> best = all.least_within(limit);
+    if (!best) {
+      ++tally.impossible;
+      REQUIRE(std::holds_alternative<NoPlan>(*outcome));
+      const Bytes least = std::get<NoPlan>(*outcome).min_memory;
+      REQUIRE(least > limit);
+      REQUIRE(least <= all.frontier().begin()->first);
+      continue;
+    }
+    REQUIRE(std::holds_alternative<DpResult>(*outcome));
+    const DpResult& found = std::get<DpResult>(*outcome);
+    REQUIRE(found.evaluation.peak <= limit);
+    REQUIRE(found.lower_bound <= *best);
+    if (found.optimal)
+      REQUIRE(found.evaluation.objective.value == *best);
+    else
+      ++tally.open;
+  }
+}
+
+TEST_CASE("the search of one mesh is exact on small graphs, whatever the limit") {
+  WholeTally tally;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) check_whole(seed, tally);
+  CHECK(tally.limits > 100);
+  CHECK(tally.impossible > 20);
+  CHECK(tally.open == 0);
+}
+
+TEST_CASE("the search of one mesh is exact on many small graphs, whatever the limit", "[.][slow]") {
+  WholeTally tally;
+  for (std::uint64_t seed = 60; seed < 1500; ++seed) check_whole(seed, tally);
+  CHECK(tally.limits > 2500);
+  CHECK(tally.impossible > 500);
+  CHECK(tally.open * 500 <= tally.limits);
 }
 
 TEST_CASE("the search finds what brute force finds on many small graphs", "[.][slow]") {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/planned.h"
+#include "search/memory_search.h"
 #include "search/plan_assignment.h"
 #include "support/catch.h"
 
@@ -293,12 +294,14 @@ TEST_CASE("where memory binds, its price says what more of it would save") {
     CHECK(each.seconds_per_gib > 0);
     price += each.seconds_per_gib / (1024.0 * 1024 * 1024);
   }
-  // no plan with more memory gains more than the price over the lower bound
+  // no plan with more memory gains more than the price over the lower bound at these prices
   const MeshShape mesh{e.planned.plan.mesh.shape, e.planned.plan.mesh.axes};
   DpOptions options = e.options;
-  auto bound = dp_search(e.planned.graph, e.planned.cluster, {mesh}, options);
-  REQUIRE(bound);
-  const double least = std::get<DpResult>(*bound).lower_bound;
+  auto book = PriceBook::make(e.planned.graph, e.planned.cluster, mesh.shape, options.prices);
+  REQUIRE(book);
+  auto problem = PlanProblem::make(**book, {});
+  REQUIRE(problem);
+  const double least = memory_search(**problem, wanted.limit).lower_bound;
   for (const int percent : {1, 5, 20}) {
     const Bytes more = wanted.limit / 100 * percent;
     options.memory_limit = wanted.limit + more;
