@@ -499,6 +499,7 @@ class Partitioning {
   enum class Change : std::uint8_t { kAxis, kOrder, kSize };
 
   Result<void> improve(Partition now, const MemoryPrices& prices, Change last = Change::kSize) {
+    if (options_.first_answer) last = Change::kAxis;
     int steps = 0;
     for (int change = 0; change <= static_cast<int>(last) && steps < kMostSteps && !stopped();
          ++steps) {
@@ -603,7 +604,7 @@ class Partitioning {
       bytes.memory_only = true;
       return partition(bytes);
     }
-    if (stopped()) return {};
+    if (stopped() || options_.first_answer) return {};
     if (!is_anew) {
       if (auto done = partition(at_price(price)); !done) return done;
     }
@@ -657,7 +658,7 @@ class Partitioning {
       found.assignment = std::move(*assignment);
       offer(std::move(found));
     }
-    if (partitions_.size() > 1) {
+    if (partitions_.size() > 1 && !(best && options_.first_answer)) {
       for (const auto& [shape, assignments] : chosen) {
         auto found = join(shape,
                           assignments,
@@ -799,8 +800,16 @@ Result<SappOutcome> sapp_search(const std::vector<DpJob>& jobs,
   std::optional<SappResult> best;
   std::optional<NoPlan> least;
   std::optional<Error> error;
-  for (std::size_t job = 0; job < jobs.size(); ++job) {
-    if (job > 0 && best && options.search.stop && options.search.stop()) {
+  std::vector<std::size_t> order(jobs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  // with more micro-batches a plan fits more easily
+  if (options.first_answer)
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return jobs[a].microbatches > jobs[b].microbatches;
+    });
+  for (const std::size_t job : order) {
+    if (best && options.first_answer) break;
+    if (best && options.search.stop && options.search.stop()) {
       best->found.stopped = true;
       break;
     }

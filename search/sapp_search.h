@@ -24,6 +24,9 @@ struct SappOptions {
   SappRounds rounds = SappRounds::kExact;
   /// The mesh, if it is given: one round per axis.
   std::optional<MeshShape> mesh;
+  /// The first plan within the limit is enough: partitions are not improved, and no better price
+  /// of memory is looked for than one that is high enough, nor a better job than one with a plan.
+  bool first_answer = false;
 };
 
 /// What SAPP did.

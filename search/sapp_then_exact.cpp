@@ -61,7 +61,9 @@ Result<SappAnswer> sapp_then_exact(std::size_t count,
                                    const SappOptions& options,
                                    const RestrictionsOf& restrictions) {
   // what is wrong, and whether anything fits, exact search says
-  auto outcome = sapp_search(jobs, cluster, options, restrictions);
+  SappOptions soon = options;
+  soon.first_answer = true;
+  auto outcome = sapp_search(jobs, cluster, soon, restrictions);
   SappResult* const first = outcome ? std::get_if<SappResult>(&*outcome) : nullptr;
   DpOptions exact = options.search;
   if (first != nullptr && count == 1) exact.first = &first->found;
