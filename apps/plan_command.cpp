@@ -32,7 +32,6 @@
 #include "plan/readable.h"
 #include "search/axis_roles.h"
 #include "search/baselines.h"
-#include "search/constraint_restrictions.h"
 #include "search/plan_cost_graph.h"
 #include "search/preferred_plan.h"
 #include "search/propagation_search.h"
@@ -160,7 +159,9 @@ Result<SearchAnswer> search_exactly(std::size_t count,
   answer.restrictions = restrictions_of(request.constraints);
   auto found =
       top_plans(count, jobs, request.cluster, request.meshes, request.dp, answer.restrictions);
-  if (!found) return fail(found.error());
+  if (!found)
+    return fail(name_clash(
+        found.error(), jobs, request.cluster, request.meshes, request.dp, request.constraints));
   answer.found = std::move(*found);
   return answer;
 }

@@ -133,11 +133,61 @@ bool ConstraintPropagation::usable_parameters(OperatorId id,
   return true;
 }
 
+/// Equal for operators on whose tensors alone there are constraints, and the same ones.
+std::vector<std::intptr_t> ConstraintPropagation::usable_key(
+    OperatorId id, const std::map<TensorId, int>& choice_classes) const {
+  const Operator& op = graph_.op(id);
+  std::vector<std::intptr_t> key = {reinterpret_cast<std::intptr_t>(&book_.info(id))};
+  const auto add = [&](TensorId tensor, DirectUse direct) {
+    const auto found = choice_classes.find(tensor);
+    if (found == choice_classes.end()) return key.push_back(-1);
+    const Tensor& t = graph_.tensor(tensor);
+    const bool parameter = t.role == Role::kParameter;
+    key.insert(
+        key.end(),
+        {found->second,
+         static_cast<std::intptr_t>(direct),
+         reinterpret_cast<std::intptr_t>(&book_.states(tensor)),
+         t.uses.empty() ? 1 : 0,
+         parameter && parameter_read_again(graph_, book_.flow(), tensor) ? 1 : 0,
+         t.producer ? static_cast<std::intptr_t>(book_.info(*t.producer).result_reduction()) : -1});
+  };
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i]) {
+      add(*op.inputs[i], book_.flow().direct(id, i));
+    } else {
+      key.push_back(-2);
+    }
+  }
+  for (const TensorId output : op.outputs) add(output, DirectUse::kNo);
+  return key;
+}
+
 Result<void> ConstraintPropagation::find_usable() {
   if (bound_.tensors.empty() && bound_.operators.empty()) return {};
+  std::map<TensorId, int> choice_classes;
+  std::map<std::string, int> classes;
+  for (const auto& [tensor, choices] : bound_.tensors) {
+    std::string text;
+    for (const std::vector<Placement>& allowed : choices.axes) {
+      for (const Placement& placement : allowed) text += to_string(placement) + " ";
+      text += ";";
+    }
+    choice_classes[tensor] =
+        classes.try_emplace(text, static_cast<int>(classes.size())).first->second;
+  }
+  std::map<std::vector<std::intptr_t>, int> known;
   for (std::size_t o = 0; o < graph_.operators.size(); ++o) {
     const auto id = static_cast<OperatorId>(o);
     if (!touched(id)) continue;
+    const int next = static_cast<int>(usable_.size());
+    if (!bound_.operators.contains(id)) {
+      const auto [found, is_new] = known.try_emplace(usable_key(id, choice_classes), next);
+      usable_class_.emplace(id, found->second);
+      if (!is_new) continue;
+    } else {
+      usable_class_.emplace(id, next);
+    }
     std::vector<char> usable;
     bool any = false;
     for (const Strategy& strategy : book_.info(id).strategies()) {
@@ -146,7 +196,7 @@ Result<void> ConstraintPropagation::find_usable() {
       any = any || fits;
     }
     if (!any) return fail(clash_at(id));
-    usable_.emplace(id, std::move(usable));
+    usable_.push_back(std::move(usable));
   }
   return {};
 }
@@ -245,7 +295,7 @@ Result<void> ConstraintPropagation::check_shared_parameters() const {
       const OperatorChoices& choices = own->second;
       if (!choices.inputs[i] && !choices.in_strategy[i]) continue;
       User user{use, choices.inputs[i] ? choices.inputs[i]->where : choices.in_strategy_where, {}};
-      const std::vector<char>& usable = usable_.at(use.op);
+      const std::vector<char>& allowed = usable(use.op);
       const std::vector<Strategy>& strategies = book_.info(use.op).strategies();
       for (std::size_t s = 0; s < strategies.size(); ++s) {
         // values alone: whose gradient is a sum is the operator's business
@@ -253,7 +303,7 @@ Result<void> ConstraintPropagation::check_shared_parameters() const {
         for (AxisState& axis : state.axes) {
           if (axis == kGradientPartialState) axis = kReplicatedState;
         }
-        if (usable[s] != 0) user.states.insert(state);
+        if (allowed[s] != 0) user.states.insert(state);
       }
       for (const User& other : users) {
         std::vector<TensorState> both;
@@ -349,7 +399,7 @@ void ConstraintPropagation::seed_operators() {
   for (const auto& [id, row] : rows_) {
     const auto t = static_cast<std::size_t>(row);
     const OperatorInfo& info = book_.info(id);
-    const std::vector<char>& usable = usable_.at(id);
+    const std::vector<char>& allowed = usable(id);
     // numbers of cuts may be had with different axes; without prices, the first way is as good as
     // any
     const std::vector<std::optional<Shape>>& cuts = bound_.operators.at(id).in_strategy;
@@ -359,8 +409,8 @@ void ConstraintPropagation::seed_operators() {
     for (int axis = 0; axis < book_.mesh_axes(); ++axis) {
       if (tensors_.mesh[static_cast<std::size_t>(axis)] == 1) continue;
       std::set<int> factors;  // -1: none
-      for (std::size_t s = 0; s < usable.size(); ++s) {
-        if (usable[s] == 0) continue;
+      for (std::size_t s = 0; s < allowed.size(); ++s) {
+        if (allowed[s] == 0) continue;
         factors.insert(info.action(info.strategies()[s], axis).factor);
         if (first_alone) break;
       }
@@ -501,14 +551,15 @@ void ConstraintPropagation::choose_strategies() {
           wanted[axis] = static_cast<std::int16_t>(f);
       }
     }
-    const auto usable = usable_.find(id);
-    const Key key{&info, wanted, exact, usable == usable_.end() ? -1 : static_cast<int>(o)};
+    const auto touched_as = usable_class_.find(id);
+    const int usable_class = touched_as == usable_class_.end() ? -1 : touched_as->second;
+    const Key key{&info, wanted, exact, usable_class};
     const auto [found, is_new] = known.try_emplace(key, static_cast<int>(filters_.size()));
     filter_of_.push_back(found->second);
     if (!is_new) continue;
     const std::vector<Strategy>& strategies = info.strategies();
     const auto may = [&](std::size_t s) {
-      return usable == usable_.end() || usable->second[s] != 0;
+      return usable_class < 0 || usable_[static_cast<std::size_t>(usable_class)][s] != 0;
     };
     const auto keeps = [&](const Strategy& strategy, int axis) {
       const std::int16_t factor = wanted[static_cast<std::size_t>(axis)];

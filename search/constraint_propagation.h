@@ -96,6 +96,11 @@ class ConstraintPropagation {
   bool from_parameter(std::size_t tensor, std::size_t axis) const;
   bool touches_tensor(TensorId tensor) const { return bound_.tensors.contains(tensor); }
   Result<void> find_usable();
+  std::vector<std::intptr_t> usable_key(OperatorId op,
+                                        const std::map<TensorId, int>& choice_classes) const;
+  const std::vector<char>& usable(OperatorId op) const {
+    return usable_[static_cast<std::size_t>(usable_class_.at(op))];
+  }
   Result<void> check_shared_parameters() const;
   Error clash_at(OperatorId op) const;
   bool usable_parameters(OperatorId op,
@@ -116,7 +121,8 @@ class ConstraintPropagation {
   PropagationPolicy policy_;
   PropagationHold hold_;
   bool from_batch_ = false;
-  std::map<OperatorId, std::vector<char>> usable_;  ///< of touched operators: per strategy
+  std::map<OperatorId, int> usable_class_;  ///< of touched operators; equal ones share one
+  std::vector<std::vector<char>> usable_;   ///< per class and strategy
   PropagationGraph tensors_;  ///< the graph's tensors, then one for each operator with constraints
   std::map<OperatorId, int> rows_;  ///< of those
   std::vector<OperatorId> row_operators_;

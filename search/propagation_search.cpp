@@ -103,8 +103,9 @@ std::vector<std::string> clashing(PriceBook& book, const BoundConstraints& bound
   return needed;
 }
 
-/// The error of a search without a plan, with the constraints that clash.
-Error with_clash(Error error,
+}  // namespace
+
+Error name_clash(Error error,
                  const std::vector<DpJob>& jobs,
                  const Cluster& cluster,
                  const std::vector<MeshShape>& meshes,
@@ -118,6 +119,9 @@ Error with_clash(Error error,
   auto book = PriceBook::make(*job.graph, cluster, mesh.shape, prices);
   auto bound = bound_on(constraints, *job.graph, mesh);
   if (!book || !bound) return error;
+  const auto propagation =
+      ConstraintPropagation::make(**book, *bound, PropagationPolicy::kCost, PropagationHold::kAll);
+  if (!propagation) return propagation.error();
   const std::vector<std::string> all = clashing(**book, *bound);
   if (all.empty()) return error;
   error.where = all.front();
@@ -127,8 +131,6 @@ Error with_clash(Error error,
                                  : "clashes with " + others + ": " + error.message;
   return error;
 }
-
-}  // namespace
 
 Result<std::shared_ptr<const ConstraintPropagation>> propagate(
     PriceBook& book,
@@ -158,9 +160,6 @@ Result<PropagationOutcome> propagation_search(std::size_t count,
                                               const std::optional<Constraints>& constraints,
                                               PropagationPolicy policy) {
   using Found = Result<std::variant<std::vector<DpResult>, NoPlan>>;
-  const auto search = [&](const RestrictionsOf& restrictions) -> Found {
-    return top_plans(count, jobs, cluster, meshes, options, restrictions);
-  };
   const auto held = [&constraints, policy](PropagationHold hold) -> RestrictionsOf {
     return [&constraints, policy, hold](PriceBook& book,
                                         const MeshShape& mesh) -> Result<Restrictions> {
@@ -169,9 +168,9 @@ Result<PropagationOutcome> propagation_search(std::size_t count,
       return restrictions_from(std::move(*propagation), book);
     };
   };
-  const auto best = [](const Found& found) -> std::optional<Seconds> {
-    if (!found || !std::holds_alternative<std::vector<DpResult>>(*found)) return std::nullopt;
-    return std::get<std::vector<DpResult>>(*found).front().evaluation.objective;
+  const auto first_of = [](Found& found) -> DpResult* {
+    auto* const results = found ? std::get_if<std::vector<DpResult>>(&*found) : nullptr;
+    return results == nullptr ? nullptr : &results->front();
   };
   // no plan, but perhaps one that keeps less
   const auto lost = [](const Found& found) {
@@ -179,38 +178,41 @@ Result<PropagationOutcome> propagation_search(std::size_t count,
     const NoPlan* const none = std::get_if<NoPlan>(&*found);
     return none != nullptr && !none->stopped;
   };
+  const bool compares = policy == PropagationPolicy::kCost && places(constraints);
+  std::vector<PropagationHold> holds = {PropagationHold::kAll};
+  if (compares && has_constrained_parameters(constraints, *jobs.front().graph))
+    holds.push_back(PropagationHold::kActivations);
+
   PropagationOutcome outcome;
-  outcome.hold = PropagationHold::kAll;
-  Found found = search(held(PropagationHold::kAll));
-  const bool stopped = options.stop && options.stop();
-  if (policy == PropagationPolicy::kCost && !stopped && (found || lost(found)) &&
-      has_constrained_parameters(constraints, *jobs.front().graph)) {
-    Found gathered = search(held(PropagationHold::kActivations));
-    const std::optional<Seconds> now = best(found);
-    const std::optional<Seconds> then = best(gathered);
-    if (then && (!now || then->value * (1 + kWorthReleasing) < now->value)) {
-      found = std::move(gathered);
-      outcome.hold = PropagationHold::kActivations;
+  std::optional<Found> exact;  // on the mesh that was found first
+  Found found(std::variant<std::vector<DpResult>, NoPlan>{NoPlan{}});
+  for (const PropagationHold hold : holds) {
+    found = top_plans(count, jobs, cluster, meshes, options, held(hold));
+    const DpResult* const first = first_of(found);
+    if (first == nullptr && lost(found)) continue;
+    outcome.hold = hold;
+    if (first == nullptr || !compares || (options.stop && options.stop())) break;
+    if (!exact) {
+      exact = top_plans(
+          count, {jobs[first->job]}, cluster, {first->mesh}, options, restrictions_of(constraints));
+      if (DpResult* const least = first_of(*exact)) {
+        for (DpResult& result : std::get<std::vector<DpResult>>(**exact)) result.job = first->job;
+        least->stopped = least->stopped || first->stopped;
+      }
     }
-  }
-  if (lost(found)) {
+    const DpResult* const least = first_of(*exact);
+    if (least == nullptr || first->evaluation.objective.value <=
+                                least->evaluation.objective.value * (1 + kWorthReleasing))
+      break;
     outcome.hold.reset();
-    found = search(restrictions_of(constraints));
-  } else if (policy == PropagationPolicy::kCost && best(found) && places(constraints) &&
-             !(options.stop && options.stop())) {
-    // what all constraints together allow on the mesh that was found
-    const DpResult& first = std::get<std::vector<DpResult>>(*found).front();
-    Found exact = top_plans(
-        count, {jobs[first.job]}, cluster, {first.mesh}, options, restrictions_of(constraints));
-    const std::optional<Seconds> least = best(exact);
-    if (least && least->value * (1 + kWorthReleasing) < best(found)->value) {
-      for (DpResult& result : std::get<std::vector<DpResult>>(*exact)) result.job = first.job;
-      outcome.hold.reset();
-      outcome.by_price = true;
-      found = std::move(exact);
-    }
   }
-  if (!found) return fail(with_clash(found.error(), jobs, cluster, meshes, options, constraints));
+  if (!outcome.hold) {
+    outcome.by_price = exact && first_of(*exact) != nullptr;
+    found = outcome.by_price
+                ? std::move(*exact)
+                : top_plans(count, jobs, cluster, meshes, options, restrictions_of(constraints));
+  }
+  if (!found) return fail(name_clash(found.error(), jobs, cluster, meshes, options, constraints));
   if (auto* const results = std::get_if<std::vector<DpResult>>(&*found)) {
     for (DpResult& result : *results) {
       result.lower_bound = 0;

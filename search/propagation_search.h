@@ -27,6 +27,15 @@ Result<std::shared_ptr<const ConstraintPropagation>> propagate(
 /// What the constraints alone leave on a mesh; empty without constraints. They must outlive it.
 RestrictionsOf restrictions_of(const std::optional<Constraints>& constraints);
 
+/// The error of a search without a plan, with the places of the constraints that clash where they
+/// can be told.
+Error name_clash(Error error,
+                 const std::vector<DpJob>& jobs,
+                 const Cluster& cluster,
+                 const std::vector<MeshShape>& meshes,
+                 const DpOptions& options,
+                 const std::optional<Constraints>& constraints);
+
 struct PropagationOutcome {
   /// The cheapest first; their bounds and proofs are null, as they would hold for what propagation
   /// leaves alone.
@@ -39,14 +48,14 @@ struct PropagationOutcome {
   bool by_price = false;  ///< there is one, but the constraints alone allow a better one
 };
 
-/// What is given up of the propagation must make the plan better by this much.
+/// Propagation is given up where that makes the plan better by this much.
 constexpr double kWorthReleasing = 0.01;
 
 /// The best plans over all jobs and meshes that keep the constraints and what follows from them.
-/// Under policy cost, what follows from parameters is given up where that gains kWorthReleasing,
-/// and all that follows where the best plan of the same mesh that keeps the constraints gains as
-/// much; where no plan exists or fits, the best ones that keep the constraints. Constraints must
-/// outlive the result. Errors: those of top_plans; kConflict naming the constraints that clash.
+/// Where none exists or fits, or under policy cost the best plan of the mesh that keeps the
+/// constraints alone is better by kWorthReleasing: those that keep less, PropagationHold by
+/// PropagationHold, in the end the constraints alone. Constraints must outlive the result. Errors:
+/// those of top_plans; kConflict naming the constraints that clash.
 Result<PropagationOutcome> propagation_search(std::size_t count,
                                               const std::vector<DpJob>& jobs,
                                               const Cluster& cluster,

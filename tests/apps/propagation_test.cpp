@@ -241,6 +241,58 @@ TEST_CASE("Constraints that clash are named together") {
   CHECK(unread.find("c.json: /tensors/spare: nothing reads tensor \"spare\"") != std::string::npos);
 }
 
+TEST_CASE("A constraint that cannot be kept, alone or with two others, is named by every search") {
+  const TemporaryFolder folder;
+  const std::string graph = write_file(folder, "graph.json", json::parse(R"j({
+  "schema": "meshplan.graph/1.0", "name": "g",
+  "tensors": {
+    "x": {"shape": [16, 16], "dtype": "fp32", "role": "input"},
+    "w": {"shape": [16, 16], "dtype": "fp32", "role": "parameter"}},
+  "operators": [
+    {"name": "relu", "type": "Relu", "inputs": ["x"], "outputs": ["a"]},
+    {"name": "one", "type": "MatMul", "inputs": ["a", "w"], "outputs": ["b"]},
+    {"name": "two", "type": "MatMul", "inputs": ["b", "w"], "outputs": ["c"]}]})j"));
+  const auto error_of = [&](const std::string& search, const std::string& body) {
+    const std::string file = folder.file("c.json");
+    std::ofstream(file) << R"j({"schema": "meshplan.constraints/1.0",
+      "mesh": {"shape": [2, 2], "axes": ["dp", "tp"]}, )j" +
+                               body + "}";
+    const ProgramRun run = test::run_program({"plan",
+                                              graph,
+                                              "--cluster",
+                                              kCluster,
+                                              "--devices",
+                                              "4",
+                                              "--mode",
+                                              "inference",
+                                              "--constraints",
+                                              file,
+                                              "--search",
+                                              search});
+    CHECK(run.exit_code == 3);
+    return run.err;
+  };
+  for (const std::string search : {"propagation", "dp"}) {
+    INFO(search);
+    const std::string alone =
+        error_of(search, R"j("operators": {"relu": {"in_placements": [["P(sum)", "*"]]}})j");
+    CHECK(alone.find("c.json: /operators/relu/in_placements/0: operator \"relu\" (Relu) has no "
+                     "strategy on this mesh that keeps it") != std::string::npos);
+    const std::string three = error_of(search, R"j("operators": {"one": {
+        "in_strategy": [[2, 1], "*"], "in_placements": ["*", ["S(1)", "*"]],
+        "out_placements": [["*", "S(1)"]]}})j");
+    CHECK(three.find("has no strategy on this mesh that keeps all of: ") != std::string::npos);
+    for (const char* part : {"in_strategy/0", "in_placements/1", "out_placements/0"})
+      CHECK(three.find(std::string("c.json: /operators/one/") + part) != std::string::npos);
+    // no operator shows it: how a shared parameter rests is nobody's alone
+    const std::string shared =
+        error_of(search, R"j("tensors": {"w": {"placements": ["SS(0,2)", "R"]}})j");
+    INFO(shared);
+    CHECK(shared.find("c.json: /tensors/w: no plan keeps it: tensor \"w\" has no placement left") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("Users of a shared parameter agree, or it is an error") {
   const TemporaryFolder folder;
   const std::string graph = write_file(folder, "graph.json", json::parse(R"({
