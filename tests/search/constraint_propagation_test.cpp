@@ -234,6 +234,9 @@ TEST_CASE(
       DpResult& result = std::get<std::vector<DpResult>>(outcome->found).front();
       const DpResult& best = std::get<DpResult>(*exact);
       CHECK(result.evaluation.objective.value >= best.lower_bound);
+      if (policy == PropagationPolicy::kCost && !constraints->empty())
+        CHECK(result.evaluation.objective.value <=
+              best.evaluation.objective.value * (1 + kWorthReleasing) * (1 + 1e-12));
       CHECK(evaluate(*result.book, result.assignment).objective == result.evaluation.objective);
       auto allowed = plain(*result.book, kMesh);
       REQUIRE(allowed);
