@@ -19,6 +19,8 @@ mkdir elsewhere
 mv usr elsewhere/usr  # the package and the program may be moved
 program="$folder/elsewhere/usr/bin/meshplan"
 "$program" --version
+test -s elsewhere/usr/share/man/man1/meshplan.1
+test -s elsewhere/usr/share/bash-completion/completions/meshplan
 "$program" import hf elsewhere/usr/share/meshplan/configs/models/smollm2_135m.json \
   --batch 16 --seq 1024 -o graph.json
 "$program" plan graph.json --cluster installed-only --devices 8 -o plan.json >summary.txt

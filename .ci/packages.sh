@@ -36,6 +36,8 @@ need_header zlib.h zlib1g-dev
 if [ "$need" != build ]; then
   need_header catch2 catch2
   need_program cbc coinor-cbc # one test and a benchmark; where it is missing they compare nothing
+  need_program dot graphviz   # renders exported drawings; where it is missing they are only written
+  need_program python3 python3 # runs exported Python; where it is missing it is only written
 fi
 if [ "$need" = check ]; then
   need_program clang++ clang

@@ -20,6 +20,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include "apps/command_help.h"
 #include "lib/nearest_name.h"
 
 namespace meshplan {
@@ -113,6 +114,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   return message + " (" + path + " --help shows what is expected)";
 }
 
+constexpr std::size_t kMostInputBytes = std::size_t{1} << 30;
+
 std::string system_message() { return std::generic_category().message(errno); }
 
 /// For devices and pipes, which a rename would replace by a file.
@@ -124,6 +127,29 @@ Result<void> write_in_place(const std::string& path, std::string_view text) {
   file.close();
   if (!file) return fail(ErrorCode::kInput, path, "cannot write: " + system_message());
   return {};
+}
+
+Error too_large(const std::string& name) {
+  return {
+      ErrorCode::kInput,
+      name,
+      "is larger than " + std::to_string(kMostInputBytes >> 30U) + " GiB, which no document is"};
+}
+
+/// All of the stream, as long as it is no larger than kMostInputBytes.
+Result<std::string> read_stream(std::istream& stream, const std::string& name) {
+  std::string text;
+  std::size_t used = 0;
+  while (stream) {
+    constexpr std::size_t kLeast = std::size_t{1} << 18;
+    if (used == text.size()) text.resize(std::min(std::max(kLeast, 2 * used), kMostInputBytes + 1));
+    stream.read(text.data() + used, static_cast<std::streamsize>(text.size() - used));
+    used += static_cast<std::size_t>(stream.gcount());
+    if (used > kMostInputBytes) return fail(too_large(name));
+  }
+  if (stream.bad()) return fail(ErrorCode::kInput, name, "cannot read: " + system_message());
+  text.resize(used);
+  return text;
 }
 
 }  // namespace
@@ -138,6 +164,7 @@ int run_meshplan(int argc, const char* const* argv) {
   app.footer(
       "Exit codes: 0 done, 1 internal error, 2 wrong command line, 3 wrong input file,\n"
       "4 no plan fits the memory limit, 5 check, diff or verify rejects the plan.");
+  app.formatter(help_formatter());  // every sub-command inherits it
   CommonOptions common;
   RunCommand run;
   for (const Command& command : commands()) {
@@ -185,27 +212,18 @@ Result<void> check_inputs(std::span<const std::string> paths) {
 }
 
 Result<std::string> read_file(const std::string& path) {
-  if (path == "-") {
-    return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
-  }
+  if (path == "-") return read_stream(std::cin, input_name(path));
   std::error_code status;
   if (std::filesystem::is_directory(path, status)) {
     return fail(ErrorCode::kInput, path, "is a folder, expected a file");
   }
   if (path.empty()) return fail(ErrorCode::kInput, "\"\"", "expected the name of a file");
+  const std::uintmax_t size = std::filesystem::file_size(path, status);  // pipes have none
+  if (!status && size > kMostInputBytes) return fail(too_large(path));
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorCode::kInput, path, "cannot open: " + system_message());
-  std::string text;
-  constexpr std::size_t kChunk = std::size_t{1} << 18;
-  while (file) {
-    const std::size_t before = text.size();
-    text.resize(before + kChunk);
-    file.read(text.data() + before, static_cast<std::streamsize>(kChunk));
-    text.resize(before + static_cast<std::size_t>(file.gcount()));
-  }
-  if (file.bad()) return fail(ErrorCode::kInput, path, "cannot read: " + system_message());
-  return text;
+  return read_stream(file, path);
 }
 
 Result<void> write_output(const std::string& path, std::string_view text) {

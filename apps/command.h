@@ -70,7 +70,7 @@ std::string input_name(const std::string& path);
 /// Only one of a command's inputs can be standard input. Errors: kUsage.
 Result<void> check_inputs(std::span<const std::string> paths);
 
-/// The content of a file, or of standard input for "-". Errors: kInput.
+/// The content of a file, or of standard input for "-"; at most a gigabyte (2^30). Errors: kInput.
 Result<std::string> read_file(const std::string& path);
 
 /// Writes to standard output ("" or "-") or atomically to a file: a temporary file in the same

@@ -7,12 +7,16 @@
 namespace meshplan {
 
 RunCommand define_check(CLI::App& app, CommonOptions& common);
+RunCommand define_completion(CLI::App& app, CommonOptions& common);
 RunCommand define_diff(CLI::App& app, CommonOptions& common);
 RunCommand define_explain(CLI::App& app, CommonOptions& common);
+RunCommand define_export(CLI::App& app, CommonOptions& common);
 RunCommand define_mesh(CLI::App& app, CommonOptions& common);
 RunCommand define_redistribute(CLI::App& app, CommonOptions& common);
 RunCommand define_import(CLI::App& app, CommonOptions& common);
+RunCommand define_man(CLI::App& app, CommonOptions& common);
 RunCommand define_plan(CLI::App& app, CommonOptions& common);
+RunCommand define_schema(CLI::App& app, CommonOptions& common);
 RunCommand define_solve(CLI::App& app, CommonOptions& common);
 RunCommand define_verify(CLI::App& app, CommonOptions& common);
 
@@ -39,6 +43,10 @@ std::span<const Command> commands() {
        "Run a plan with real numbers on virtual devices and compare with the unsharded run",
        "meshplan verify plan.json --graph llama2_7b.json",
        define_verify},
+      {"export",
+       "Write a plan as another tool's input: graph, hyper-parallel, mindspore, dot, csv",
+       "meshplan export plan.json --graph llama2_7b.json --to dot -o plan.dot",
+       define_export},
       {"mesh",
        "Coordinates, sub-meshes, groups, flattening of a device mesh; layouts of tensors on it",
        "meshplan mesh --mesh dp=2,tp=4 --rank 5 --slice tp",
@@ -55,6 +63,15 @@ std::span<const Command> commands() {
        "Turn another tool's description of a model into graph JSON",
        "meshplan import hf config.json --batch 64 --seq 4096 -o model.json",
        define_import},
+      {"schema",
+       "Print the JSON Schema of a document",
+       "meshplan schema graph -o graph.schema.json",
+       define_schema},
+      {"completion",
+       "Print what a shell needs to complete commands, options and values",
+       "meshplan completion bash -o meshplan.bash",
+       define_completion},
+      {"man", "Print the manual page", "meshplan man -o meshplan.1", define_man},
   };
   return kCommands;
 }

@@ -327,4 +327,20 @@ Result<Constraints> load_constraints(const std::string& path) {
   return parse_constraints(*text, input_name(path));
 }
 
+Result<std::optional<Constraints>> find_constraints(const std::string& path,
+                                                    const GraphDocument& document,
+                                                    const Graph& graph) {
+  std::optional<Constraints> constraints;
+  if (path.empty()) {
+    constraints = document_constraints(document, graph);
+  } else {
+    Result<Constraints> loaded = load_constraints(path);
+    if (!loaded) return fail(loaded.error());
+    constraints = *std::move(loaded);
+  }
+  if (!constraints) return constraints;
+  if (auto ok = check_constraints(*constraints, graph); !ok) return fail(ok.error());
+  return constraints;
+}
+
 }  // namespace meshplan

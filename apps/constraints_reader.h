@@ -3,10 +3,12 @@
 // bind_constraints (graph/constraints.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "graph/constraints.h"
+#include "graph/graph_document.h"
 #include "lib/result.h"
 
 namespace meshplan {
@@ -19,5 +21,12 @@ Result<Constraints> parse_constraints(std::string_view text, const std::string& 
 
 /// Reads the file of `--constraints`; "-" is standard input. Errors also: kInput.
 Result<Constraints> load_constraints(const std::string& path);
+
+/// The constraints of a job: those of the file, if one is given, or those that the graph was
+/// written with (document_constraints), if any. Errors: those of load_constraints and
+/// check_constraints.
+Result<std::optional<Constraints>> find_constraints(const std::string& path,
+                                                    const GraphDocument& document,
+                                                    const Graph& graph);
 
 }  // namespace meshplan

@@ -65,6 +65,7 @@ struct Subject {
 
 Result<void> read_options(const ExplainCommandOptions& options,
                           const CommonOptions& common,
+                          const GraphDocument& document,
                           Subject& subject) {
   const PlanOptions& planned = subject.plan.options;
   const auto optimizer = parse_optimizer(planned.optimizer);
@@ -96,19 +97,17 @@ Result<void> read_options(const ExplainCommandOptions& options,
     if (const auto* text = std::get_if<std::string>(&given->second)) file = *text;
   }
   RecomputeScopes scopes;
-  if (!file.empty()) {
-    auto constraints = load_constraints(file);
-    if (!constraints) {
-      Error error = constraints.error();
-      if (options.constraints.empty())
-        error.message +=
-            " (the plan was made under these constraints; say where they are with "
-            "--constraints)";
-      return fail(std::move(error));
-    }
-    if (auto done = check_constraints(*constraints, subject.graph); !done)
-      return fail(done.error());
-    auto made = recompute_scopes(*constraints, subject.graph);
+  auto constraints = find_constraints(file, document, subject.graph);
+  if (!constraints) {
+    Error error = constraints.error();
+    if (error.code == ErrorCode::kInput && options.constraints.empty())
+      error.message +=
+          " (the plan was made under these constraints; say where they are with "
+          "--constraints)";
+    return fail(std::move(error));
+  }
+  if (*constraints) {
+    auto made = recompute_scopes(**constraints, subject.graph);
     if (!made) return fail(made.error());
     scopes = std::move(*made);
     subject.constraints = std::move(*constraints);
@@ -152,7 +151,8 @@ Result<std::unique_ptr<Subject>> read_subject(const ExplainCommandOptions& optio
                 input_name(options.plan) + ": /result/status",
                 "the plan says that nothing fits; there is nothing to explain");
   }
-  if (auto done = read_options(options, common, *subject); !done) return fail(done.error());
+  if (auto done = read_options(options, common, planned->document, *subject); !done)
+    return fail(done.error());
   auto explainer = PlanExplainer::make(
       subject->plan, subject->graph, subject->cluster, subject->search, subject->constraints);
   if (!explainer) {

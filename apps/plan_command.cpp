@@ -410,16 +410,12 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
                   "the plan has no operators, so there is nothing to keep of it");
     request.old_plan = std::move(*old_plan);
   }
-  if (!options.constraints.empty()) {
-    auto constraints = load_constraints(options.constraints);
-    if (!constraints) return fail(constraints.error());
-    if (auto done = check_constraints(*constraints, request.graphs.front()); !done)
-      return fail(done.error());
-    if (constraints->mesh && !request.mesh_is_given) {
-      const MeshShape mesh{constraints->mesh->shape, constraints->mesh->axes};
-      if (auto done =
-              check_mesh(mesh, request.cluster, input_name(options.constraints) + ": /mesh");
-          !done)
+  auto constraints = find_constraints(options.constraints, *document, request.graphs.front());
+  if (!constraints) return fail(constraints.error());
+  if (*constraints) {
+    if (const auto& own = (*constraints)->mesh; own && !request.mesh_is_given) {
+      const MeshShape mesh{own->shape, own->axes};
+      if (auto done = check_mesh(mesh, request.cluster, (*constraints)->file + ": /mesh"); !done)
         return fail(ErrorCode::kConflict, done.error().where, done.error().message);
       request.meshes = {mesh};
       request.mesh_is_given = true;

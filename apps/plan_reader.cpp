@@ -78,7 +78,8 @@ Result<PlannedGraph> read_planned_graph(const std::string& plan_file,
     if (!graph) return fail(graph.error());
     findings.push_back(std::move(finding));
   }
-  return PlannedGraph{*std::move(plan), *std::move(graph), std::move(findings)};
+  return PlannedGraph{
+      *std::move(plan), *std::move(graph), *std::move(document), std::move(findings)};
 }
 
 }  // namespace meshplan

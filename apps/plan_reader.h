@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/graph_document.h"
 #include "lib/result.h"
 #include "plan/check_plan.h"
 #include "plan/plan.h"
@@ -15,7 +16,8 @@ namespace meshplan {
 
 struct PlannedGraph {
   Plan plan;
-  Graph graph;  ///< of the plan's mode and micro-batches
+  Graph graph;             ///< of the plan's mode and micro-batches
+  GraphDocument document;  ///< that the graph was resolved from
   /// What of the plan does not fit the graph; then the graph is that of one micro-batch.
   std::vector<Finding> findings;
 };

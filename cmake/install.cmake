@@ -6,6 +6,12 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS meshplan RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan FILES_MATCHING PATTERN "*.json")
+install(DIRECTORY schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan FILES_MATCHING PATTERN "*.json")
+set(written ${PROJECT_BINARY_DIR}/apps/written)
+install(FILES ${written}/meshplan.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${written}/meshplan DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${written}/_meshplan DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${written}/meshplan.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 foreach(module IN LISTS MESHPLAN_LAYERS)
   set_target_properties(meshplan_${module} PROPERTIES EXPORT_NAME ${module})

@@ -6,9 +6,13 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "graph/json.h"
+#include "lib/device_mesh.h"
 #include "lib/nearest_name.h"
 #include "lib/sha256.h"
 
@@ -134,8 +138,87 @@ Result<Size> read_size(const JsonCursor& cursor) {
   return Size(*size);
 }
 
-Result<TensorDocument> read_tensor(std::string_view name, const JsonCursor& cursor) {
-  if (auto ok = cursor.allow_only({"shape", "dtype", "role", "trainable"}); !ok) {
+/// One placement per axis of `mesh`.
+Result<Placements> read_placements(const JsonCursor& cursor,
+                                   const std::optional<ConstraintMesh>& mesh) {
+  if (auto ok = cursor.expect(JsonKind::kArray); !ok) return fail(ok.error());
+  if (!mesh) {
+    return cursor.error(ErrorCode::kMissing,
+                        "placements refer to the mesh of the graph, and there is no \"mesh\"");
+  }
+  if (cursor.size() != mesh->shape.size()) {
+    return cursor.error(ErrorCode::kValue,
+                        "expected one placement for each of the " +
+                            std::to_string(mesh->shape.size()) + " axes of the mesh, found " +
+                            std::to_string(cursor.size()));
+  }
+  Placements placements;
+  for (std::size_t i = 0; i < cursor.size(); ++i) {
+    const Result<std::string_view> text = cursor.at(i).as_string();
+    if (!text) return fail(text.error());
+    Result<Placement> placement = parse_placement(*text);
+    if (!placement) return cursor.at(i).error(placement.error().code, placement.error().message);
+    placements.push_back(*placement);
+  }
+  return placements;
+}
+
+/// Placements of every operand or result; null, where that may be, is none.
+template <class Item>
+Result<void> read_placement_lists(const JsonCursor& op,
+                                  std::string_view key,
+                                  std::size_t count,
+                                  const std::optional<ConstraintMesh>& mesh,
+                                  std::vector<Item>& into) {
+  const std::optional<JsonCursor> lists = op.find(key);
+  if (!lists) return {};
+  if (auto ok = lists->expect(JsonKind::kArray); !ok) return ok;
+  if (lists->size() != count) {
+    return lists->error(ErrorCode::kValue,
+                        "expected the placements of " + std::to_string(count) + " tensors, found " +
+                            std::to_string(lists->size()));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (std::is_same_v<Item, std::optional<Placements>> && lists->at(i).kind() == JsonKind::kNull) {
+      into.emplace_back();
+      continue;
+    }
+    Result<Placements> placements = read_placements(lists->at(i), mesh);
+    if (!placements) return fail(placements.error());
+    into.emplace_back(*std::move(placements));
+  }
+  return {};
+}
+
+Result<ConstraintMesh> read_strategy_mesh(const JsonCursor& cursor) {
+  if (auto ok = cursor.allow_only({"shape", "axes"}); !ok) return fail(ok.error());
+  const Result<JsonCursor> shape = cursor.get("shape");
+  if (!shape) return fail(shape.error());
+  const Result<JsonCursor> axes = cursor.get("axes");
+  if (!axes) return fail(axes.error());
+  Result<std::vector<std::int64_t>> sizes = shape->as_int64s();
+  if (!sizes) return fail(sizes.error());
+  Result<std::vector<std::string>> names = axes->as_strings();
+  if (!names) return fail(names.error());
+  if (names->size() != sizes->size()) {
+    return cursor.error(ErrorCode::kValue,
+                        std::to_string(sizes->size()) + " sizes, but " +
+                            std::to_string(names->size()) + " axis names");
+  }
+  const Result<DeviceMesh> made = DeviceMesh::make(*sizes, *names);
+  if (!made) {
+    return fail(made.error().code, cursor.where() + made.error().where, made.error().message);
+  }
+  ConstraintMesh mesh;
+  mesh.shape = *std::move(sizes);
+  mesh.axes = *std::move(names);
+  return mesh;
+}
+
+Result<TensorDocument> read_tensor(std::string_view name,
+                                   const JsonCursor& cursor,
+                                   const std::optional<ConstraintMesh>& mesh) {
+  if (auto ok = cursor.allow_only({"shape", "dtype", "role", "trainable", "placements"}); !ok) {
     return fail(ok.error());
   }
   TensorDocument tensor;
@@ -170,6 +253,16 @@ Result<TensorDocument> read_tensor(std::string_view name, const JsonCursor& curs
                               std::string(role_name(tensor.role)) + "\"");
     }
     tensor.trainable = *trainable;
+  }
+  if (const auto found = cursor.find("placements")) {
+    if (tensor.role != Role::kParameter) {
+      return found->error(ErrorCode::kConflict,
+                          "only parameters rest between steps; the placements of other tensors are "
+                          "those of the operators");
+    }
+    Result<Placements> placements = read_placements(*found, mesh);
+    if (!placements) return fail(placements.error());
+    tensor.placements = *std::move(placements);
   }
   return tensor;
 }
@@ -233,9 +326,18 @@ Result<AttributeDocument> read_attribute(const JsonCursor& cursor) {
                           std::string(json_kind_name(cursor.kind())));
 }
 
-Result<OperatorDocument> read_operator(const JsonCursor& cursor) {
-  if (auto ok = cursor.allow_only(
-          {"name", "type", "inputs", "outputs", "attributes", "scope", "rule", "flops"});
+Result<OperatorDocument> read_operator(const JsonCursor& cursor,
+                                       const std::optional<ConstraintMesh>& mesh) {
+  if (auto ok = cursor.allow_only({"name",
+                                   "type",
+                                   "inputs",
+                                   "outputs",
+                                   "attributes",
+                                   "scope",
+                                   "rule",
+                                   "flops",
+                                   "in_placements",
+                                   "out_placements"});
       !ok) {
     return fail(ok.error());
   }
@@ -274,6 +376,16 @@ Result<OperatorDocument> read_operator(const JsonCursor& cursor) {
       if (!attribute) return fail(attribute.error());
       op.attributes.emplace(found->key_at(i), *std::move(attribute));
     }
+  }
+  if (auto ok =
+          read_placement_lists(cursor, "in_placements", op.inputs.size(), mesh, op.in_placements);
+      !ok) {
+    return fail(ok.error());
+  }
+  if (auto ok = read_placement_lists(
+          cursor, "out_placements", op.outputs.size(), mesh, op.out_placements);
+      !ok) {
+    return fail(ok.error());
   }
   return op;
 }
@@ -319,8 +431,14 @@ Result<GraphDocument> read_graph_document(std::string_view text, const std::stri
   if (!json) return fail(json.error());
   const JsonCursor root = json->root();
   if (auto ok = check_schema(root, "meshplan.graph", 1, 0); !ok) return fail(ok.error());
-  if (auto ok = root.allow_only(
-          {"schema", "name", "dimensions", "tensors", "operators", "operator_types", "outputs"});
+  if (auto ok = root.allow_only({"schema",
+                                 "name",
+                                 "dimensions",
+                                 "tensors",
+                                 "operators",
+                                 "operator_types",
+                                 "outputs",
+                                 "mesh"});
       !ok) {
     return fail(ok.error());
   }
@@ -332,7 +450,15 @@ Result<GraphDocument> read_graph_document(std::string_view text, const std::stri
   if (auto ok = read_members(root, "dimensions", document.dimensions, read_dimension); !ok) {
     return fail(ok.error());
   }
-  if (auto ok = read_members(root, "tensors", document.tensors, read_tensor); !ok) {
+  if (const auto mesh = root.find("mesh")) {
+    Result<ConstraintMesh> read = read_strategy_mesh(*mesh);
+    if (!read) return fail(read.error());
+    document.mesh = *std::move(read);
+  }
+  const auto read_one_tensor = [&](std::string_view tensor, const JsonCursor& cursor) {
+    return read_tensor(tensor, cursor, document.mesh);
+  };
+  if (auto ok = read_members(root, "tensors", document.tensors, read_one_tensor); !ok) {
     return fail(ok.error());
   }
   if (auto ok = read_members(root, "operator_types", document.operator_types, read_operator_type);
@@ -344,7 +470,7 @@ Result<GraphDocument> read_graph_document(std::string_view text, const std::stri
   if (auto ok = operators->expect(JsonKind::kArray); !ok) return fail(ok.error());
   document.operators.reserve(operators->size());
   for (std::size_t i = 0; i < operators->size(); ++i) {
-    Result<OperatorDocument> op = read_operator(operators->at(i));
+    Result<OperatorDocument> op = read_operator(operators->at(i), document.mesh);
     if (!op) return fail(op.error());
     document.operators.push_back(*std::move(op));
   }
@@ -389,6 +515,12 @@ void write_item(JsonWriter& writer, const DimensionDocument& dimension) {
   writer.end_object();
 }
 
+void write_placements(JsonWriter& writer, const Placements& placements) {
+  writer.begin_array(JsonWriter::kOneLine);
+  for (const Placement& placement : placements) writer.value(to_string(placement));
+  writer.end_array();
+}
+
 void write_item(JsonWriter& writer, const TensorDocument& tensor) {
   writer.key(tensor.name);
   writer.begin_object(JsonWriter::kOneLine);
@@ -401,6 +533,10 @@ void write_item(JsonWriter& writer, const TensorDocument& tensor) {
   if (tensor.dtype) writer.member("dtype", dtype_name(*tensor.dtype));
   if (tensor.role != Role::kActivation) writer.member("role", role_name(tensor.role));
   if (tensor.role == Role::kParameter && !tensor.trainable) writer.member("trainable", false);
+  if (!tensor.placements.empty()) {
+    writer.key("placements");
+    write_placements(writer, tensor.placements);
+  }
   writer.end_object();
 }
 
@@ -432,6 +568,24 @@ void write_item(JsonWriter& writer, const OperatorDocument& op) {
   if (!op.scope.empty()) writer.member("scope", op.scope);
   if (!op.rule.empty()) writer.member("rule", op.rule);
   if (!op.flops.empty()) writer.member("flops", op.flops);
+  if (!op.in_placements.empty()) {
+    writer.key("in_placements");
+    writer.begin_array();
+    for (const auto& placements : op.in_placements) {
+      if (placements) {
+        write_placements(writer, *placements);
+      } else {
+        writer.null();
+      }
+    }
+    writer.end_array();
+  }
+  if (!op.out_placements.empty()) {
+    writer.key("out_placements");
+    writer.begin_array();
+    for (const Placements& placements : op.out_placements) write_placements(writer, placements);
+    writer.end_array();
+  }
   writer.end_object();
 }
 
@@ -476,10 +630,151 @@ void write(JsonWriter& writer, const GraphDocument& document, bool canonical) {
     writer.key("outputs");
     writer.array(*document.outputs);
   }
+  if (document.mesh) {
+    writer.key("mesh");
+    writer.begin_object(JsonWriter::kOneLine);
+    writer.key("shape");
+    writer.array(document.mesh->shape);
+    writer.key("axes");
+    writer.array(document.mesh->axes);
+    writer.end_object();
+  }
   writer.end_object();
 }
 
+bool is_redistribution(const OperatorDocument& op) { return op.type == kRedistributeType; }
+
+/// What the document computes, without what a plan wrote into it.
+GraphDocument without_strategies(const GraphDocument& document) {
+  GraphDocument plain = document;
+  if (auto moved = without_redistributions(document)) plain = std::move(moved->document);
+  plain.mesh.reset();
+  for (TensorDocument& tensor : plain.tensors) tensor.placements.clear();
+  for (OperatorDocument& op : plain.operators) {
+    op.in_placements.clear();
+    op.out_placements.clear();
+  }
+  return plain;
+}
+
 }  // namespace
+
+Result<PlainGraphDocument> without_redistributions(const GraphDocument& document) {
+  std::unordered_map<std::string_view, std::uint32_t> made_by;  // results of redistributions
+  const auto place = [&](std::size_t op, const std::string& below) {
+    return document.file + ": /operators/" + std::to_string(op) + below;
+  };
+  for (std::uint32_t o = 0; o < document.operators.size(); ++o) {
+    const OperatorDocument& op = document.operators[o];
+    if (!is_redistribution(op)) continue;
+    if (op.inputs.size() != 1 || op.inputs[0].empty() || op.outputs.size() != 1) {
+      return fail(ErrorCode::kConflict,
+                  place(o, ""),
+                  "a Redistribute operator has one input and one output");
+    }
+    if (!op.rule.empty()) {
+      return fail(
+          ErrorCode::kConflict,
+          place(o, "/rule"),
+          "a Redistribute operator moves a tensor and has no rule; a type of your own needs "
+          "another name");
+    }
+    if (!made_by.emplace(op.outputs[0], o).second) {
+      return fail(ErrorCode::kDuplicate,
+                  place(o, "/outputs/0"),
+                  "tensor " + json_quote(op.outputs[0]) + " is made twice");
+    }
+  }
+  for (const TensorDocument& tensor : document.tensors) {
+    if (const auto found = made_by.find(tensor.name); found != made_by.end()) {
+      return fail(ErrorCode::kConflict,
+                  place(found->second, "/outputs/0"),
+                  "tensor " + json_quote(tensor.name) +
+                      " is what it moves and has no entry under \"tensors\"");
+    }
+  }
+  PlainGraphDocument plain;
+  plain.document = document;
+  plain.document.operators.clear();
+  for (std::uint32_t o = 0; o < document.operators.size(); ++o) {
+    const OperatorDocument& op = document.operators[o];
+    for (std::size_t i = 0; i < op.outputs.size() && !is_redistribution(op); ++i) {
+      if (!made_by.contains(op.outputs[i])) continue;
+      return fail(ErrorCode::kDuplicate,
+                  place(o, "/outputs/" + std::to_string(i)),
+                  "tensor " + json_quote(op.outputs[i]) + " is made twice");
+    }
+  }
+  std::unordered_map<std::string_view, std::string_view> moved;  // result -> what it is of
+  for (const auto& [result, first] : made_by) {
+    std::string_view from = document.operators[first].inputs[0];
+    for (std::size_t steps = 0; made_by.contains(from); ++steps) {
+      if (steps > made_by.size()) {
+        return fail(ErrorCode::kValue, place(first, ""), "redistributions stand in a circle");
+      }
+      from = document.operators[made_by.at(from)].inputs[0];
+    }
+    moved.emplace(result, from);
+  }
+  const auto rename = [&](std::string& name) {
+    if (const auto found = moved.find(name); found != moved.end()) name = found->second;
+  };
+  for (std::uint32_t o = 0; o < document.operators.size(); ++o) {
+    if (is_redistribution(document.operators[o])) continue;
+    plain.document.operators.push_back(document.operators[o]);
+    for (std::string& input : plain.document.operators.back().inputs) rename(input);
+    plain.places.push_back(o);
+  }
+  if (plain.document.outputs) {
+    for (std::string& output : *plain.document.outputs) rename(output);
+  }
+  return plain;
+}
+
+std::optional<Constraints> document_constraints(const GraphDocument& document, const Graph& graph) {
+  if (!document.mesh) return std::nullopt;
+  Constraints constraints;
+  constraints.file = document.file;
+  constraints.mesh = document.mesh;
+  const auto pattern = [](const Placements& placements) {
+    return PlacementPattern(placements.begin(), placements.end());
+  };
+  std::unordered_set<std::string_view> known;
+  for (const Operator& op : graph.operators) known.insert(op.name);
+  for (std::size_t o = 0; o < document.operators.size(); ++o) {
+    const OperatorDocument& op = document.operators[o];
+    if (is_redistribution(op) || !known.contains(op.name)) continue;
+    if (op.in_placements.empty() && op.out_placements.empty()) continue;
+    OperatorConstraint made;
+    made.op = op.name;
+    made.where = document.file + ": /operators/" + std::to_string(o);
+    if (!op.in_placements.empty()) {
+      made.in_placements.emplace();
+      for (const auto& placements : op.in_placements) {
+        made.in_placements->emplace_back();
+        if (placements) made.in_placements->back() = pattern(*placements);
+      }
+    }
+    if (!op.out_placements.empty()) {
+      made.out_placements.emplace();
+      for (const Placements& placements : op.out_placements)
+        made.out_placements->emplace_back(pattern(placements));
+    }
+    constraints.operators.push_back(std::move(made));
+  }
+  known.clear();
+  for (const Tensor& tensor : graph.tensors) known.insert(tensor.name);
+  for (const TensorDocument& tensor : document.tensors) {
+    if (tensor.placements.empty() || !known.contains(tensor.name)) continue;
+    TensorConstraint made;
+    made.tensor = tensor.name;
+    made.layout = pattern(tensor.placements);
+    made.where = document.file + ": /tensors/" + json_pointer_part(tensor.name);
+    constraints.tensors.push_back(std::move(made));
+  }
+  if (constraints.empty()) return std::nullopt;
+  return constraints;
+}
 
 std::string write_graph_document(const GraphDocument& document) {
   JsonWriter writer(2);
@@ -489,7 +784,14 @@ std::string write_graph_document(const GraphDocument& document) {
 
 std::string fingerprint(const GraphDocument& document) {
   JsonWriter writer(0);
-  write(writer, document, true);
+  const bool planned =
+      document.mesh ||
+      std::any_of(document.operators.begin(), document.operators.end(), is_redistribution);
+  if (planned) {
+    write(writer, without_strategies(document), true);
+  } else {
+    write(writer, document, true);
+  }
   return "sha256:" + sha256_hex(std::move(writer).text());
 }
 

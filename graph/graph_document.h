@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "graph/constraints.h"
 #include "graph/graph.h"
 #include "lib/result.h"
 
@@ -36,6 +37,7 @@ struct TensorDocument {
   std::optional<DType> dtype;
   Role role = Role::kActivation;
   bool trainable = true;  ///< parameters only
+  Placements placements;  ///< parameters, with a mesh: as it rests between steps; may be empty
   friend bool operator==(const TensorDocument&, const TensorDocument&) = default;
 };
 
@@ -52,6 +54,9 @@ struct OperatorDocument {
   std::string scope;
   std::string rule;   ///< of an operator that no table knows
   std::string flops;  ///< expression over the rule's factors
+  /// With a mesh, what every input and output must be; an input may be free. Both may be empty.
+  std::vector<std::optional<Placements>> in_placements;
+  std::vector<Placements> out_placements;
   friend bool operator==(const OperatorDocument&, const OperatorDocument&) = default;
 };
 
@@ -72,7 +77,14 @@ struct GraphDocument {
   std::vector<OperatorTypeDocument> operator_types;
   /// Absent: every tensor that an operator makes and none reads.
   std::optional<std::vector<std::string>> outputs;
+  /// Of a graph that was written with the strategies of a plan: what its placements refer to.
+  std::optional<ConstraintMesh> mesh;
 };
+
+/// The type of the operators that mark where a plan redistributes a tensor. They compute nothing:
+/// their result is their operand in another layout, and resolve() and fingerprint() see through
+/// them.
+inline constexpr std::string_view kRedistributeType = "Redistribute";
 
 /// Reads a document. Errors: those of JsonDocument::parse; unknown and missing keys, wrong kinds,
 /// unknown roles and dtypes, sizes below 1, each with file and JSON Pointer.
@@ -81,8 +93,23 @@ Result<GraphDocument> read_graph_document(std::string_view text, const std::stri
 /// Writes a document that reads back as the same value, one line per dimension, tensor, operator.
 std::string write_graph_document(const GraphDocument& document);
 
+/// The document without its redistributions: what read their results reads what they moved.
+struct PlainGraphDocument {
+  GraphDocument document;
+  std::vector<std::uint32_t> places;  ///< of its operators in the document with redistributions
+};
+
+/// Errors name the place: kConflict (a redistribution with more than one operand or result, or a
+/// rule; a result that is declared as a tensor), kDuplicate (a result that is made twice), kValue
+/// (redistributions in a circle).
+Result<PlainGraphDocument> without_redistributions(const GraphDocument& document);
+
+/// What the placements written into the document fix, for the operators and tensors that `graph`,
+/// resolved from it, still has; nothing where there are none.
+std::optional<Constraints> document_constraints(const GraphDocument& document, const Graph& graph);
+
 /// "sha256:..." of what the document says; the same for any order of its tensors, operators,
-/// dimensions and keys, and for any white space.
+/// dimensions and keys, for any white space, and with or without a plan's strategies.
 std::string fingerprint(const GraphDocument& document);
 
 struct GraphOptions {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <queue>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -70,8 +71,11 @@ struct OperatorState {
 
 class Resolver {
  public:
-  Resolver(const GraphDocument& document, const GraphOptions& options)
-      : doc_(document), options_(options) {}
+  /// `places` of the operators in the file; none where they stand as in `document`.
+  Resolver(const GraphDocument& document,
+           const GraphOptions& options,
+           std::span<const std::uint32_t> places)
+      : doc_(document), options_(options), places_(places) {}
 
   Result<Graph> run();
 
@@ -101,7 +105,7 @@ class Resolver {
   Result<Graph> build() const;
 
   std::string operator_place(std::uint32_t op) const {
-    return doc_.file + ": /operators/" + std::to_string(op);
+    return doc_.file + ": /operators/" + std::to_string(places_.empty() ? op : places_[op]);
   }
   std::string tensor_place(std::string_view name) const {
     return doc_.file + ": /tensors/" + json_pointer_part(name);
@@ -112,6 +116,7 @@ class Resolver {
 
   const GraphDocument& doc_;
   const GraphOptions& options_;
+  std::span<const std::uint32_t> places_;
   DimensionSizes sizes_;
   std::vector<TensorState> tensors_;
   std::unordered_map<std::string_view, std::uint32_t> tensor_by_name_;
@@ -164,7 +169,7 @@ bool is_built_in(const std::string& type) {
 Result<void> Resolver::declare_types() {
   for (const OperatorTypeDocument& type : doc_.operator_types) {
     const std::string where = doc_.file + ": /operator_types/" + json_pointer_part(type.name);
-    if (is_built_in(type.name)) {
+    if (is_built_in(type.name) || type.name == kRedistributeType) {
       return fail(ErrorCode::kDuplicate,
                   where,
                   "the type is built in; a rule of your own needs another name");
@@ -187,7 +192,7 @@ Result<void> Resolver::link_operators() {
       return fail(ErrorCode::kDuplicate,
                   operator_place(o) + "/name",
                   "operator " + json_quote(op.name) + " is declared twice, first at /operators/" +
-                      std::to_string(first->second));
+                      std::to_string(places_.empty() ? first->second : places_[first->second]));
     }
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
       const auto id = static_cast<std::uint32_t>(tensors_.size());
@@ -826,7 +831,16 @@ Result<Graph> Resolver::run() {
 }  // namespace
 
 Result<Graph> resolve(const GraphDocument& document, const GraphOptions& options) {
-  Result<Graph> graph = Resolver(document, options).run();
+  const bool moves = std::any_of(
+      document.operators.begin(), document.operators.end(), [](const OperatorDocument& op) {
+        return op.type == kRedistributeType;
+      });
+  Result<Graph> graph = [&]() -> Result<Graph> {
+    if (!moves) return Resolver(document, options, {}).run();
+    const Result<PlainGraphDocument> plain = without_redistributions(document);
+    if (!plain) return fail(plain.error());
+    return Resolver(plain->document, options, plain->places).run();
+  }();
   if (!graph) graph.error().message = one_line(graph.error().message);  // names may hold anything
   return graph;
 }

@@ -222,6 +222,7 @@ class RuleBinder {
 
   Result<Rule> run() {
     rule_.text = std::string(text_);
+    if (auto done = check_names(); !done) return fail(done.error());
     if (auto done = match_operands(); !done) return fail(done.error());
     if (auto done = find_run_lengths(); !done) return fail(done.error());
     if (auto done = name_factors(); !done) return fail(done.error());
@@ -294,6 +295,27 @@ class RuleBinder {
           added = true;
         }
         changed = changed || added;
+      }
+    }
+    return {};
+  }
+
+  /// A name is that of a run wherever it stands, or nowhere.
+  Result<void> check_names() const {
+    std::map<std::string, TermKind> first;
+    for (const std::vector<OperandPattern>* list : {&parsed_.operands, &parsed_.results}) {
+      for (const OperandPattern& pattern : *list) {
+        for (const Term& term : pattern.terms) {
+          for (const std::string& name : term.names) {
+            const auto [known, added] = first.emplace(name, term.kind);
+            if ((known->second == TermKind::kRun) != (term.kind == TermKind::kRun)) {
+              return syntax(
+                  text_,
+                  term.column,
+                  "\"" + name + "\" is a factor and a run (\"" + name + "..\") in the same rule");
+            }
+          }
+        }
       }
     }
     return {};

@@ -1273,6 +1273,8 @@ Result<Plan> read_plan(std::string_view text, std::string file, const PlanReadin
   Plan plan;
   if (const auto generator = root.find("generator")) {
     reader.ok(generator->allow_only({"name", "version"}));
+    std::string name;  // that of this program, whatever wrote the plan
+    reader.member_if(*generator, "name", name);
     reader.member_if(*generator, "version", plan.generator_version);
   }
   reader.member(root, "graph", plan.graph);

@@ -152,6 +152,15 @@ TEST_CASE("any text ends in a rule or in one line of error") {
   CHECK(rules > 0);
 }
 
+TEST_CASE("a name is that of a run everywhere or nowhere") {
+  CHECK(error_of("b.. m, b m -> b.. m", {{{2, 3}}, {{2, 3}}}) ==
+        "rule \"b.. m, b m -> b.. m\", column 8: \"b\" is a factor and a run (\"b..\") in the same "
+        "rule");
+  // an empty run has no first factor that a compound could hold
+  CHECK(error_of("~b.. m, (b m) -> m", {{{3}}, {{3}}}).find("\"b\" is a factor and a run") !=
+        std::string::npos);
+}
+
 TEST_CASE("shapes give the factors their sizes") {
   const Rule product =
       rule_of("b s h, h f -> b s f ; sum:h lin:x|y flops:2*b*s*h*f", {{{2, 3, 4}}, {{4, 5}}});
