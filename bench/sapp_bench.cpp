@@ -41,18 +41,20 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// The batch is two sequences of 1,024 tokens per device and micro-batch.
+/// The batch is two sequences of 1,024 tokens (or the most that the model takes) per device and
+/// micro-batch.
 std::optional<Graph> graph_of(const std::string& config,
                               std::int64_t devices,
                               std::int64_t microbatches) {
   HfOptions options;
   options.batch = 2 * devices * microbatches;
-  const bool is_seq2seq =
-      config.find("\"t5\"") != std::string::npos || config.find("whisper") != std::string::npos;
-  if (!is_seq2seq) options.seq = 1024;
+  // the longest sequence that the model takes; images have none
+  options.seq = 1024;
   auto import = import_hf(config, "config.json", options);
-  if (!import) {
-    options.seq.reset();
+  for (const std::optional<std::int64_t>& seq :
+       std::vector<std::optional<std::int64_t>>{512, std::nullopt}) {
+    if (import) break;
+    options.seq = seq;
     import = import_hf(config, "config.json", options);
   }
   if (!import) {
