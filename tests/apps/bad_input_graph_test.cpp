@@ -159,7 +159,7 @@ TEST_CASE("plan refuses unknown and missing keys, names, roles and dtypes") {
   const BadInput input;
   input.refuse(with("\"operators\"", "\"ops\""),
                ": /ops: unknown key \"ops\"; known here: schema, name, dimensions, tensors, "
-               "operators, operator_types, outputs");
+               "operators, operator_types, outputs, mesh");
   input.refuse(with("\"role\": \"loss\"", "\"rolle\": \"loss\""),
                ": /tensors/loss/rolle: unknown key \"rolle\"; did you mean \"role\"?");
   input.refuse(with("\"name\": \"act\", ", ""), ": /operators/1: the key \"name\" is missing");
