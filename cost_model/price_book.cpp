@@ -426,6 +426,7 @@ int PriceBook::tensor_kind(TensorId tensor) {
               t.has_gradient ? 1U : 0U,
               static_cast<std::uint64_t>(reduction_of(tensor))});
   for (const std::int64_t size : t.shape) key.push_back(static_cast<std::uint64_t>(size));
+  for (const std::int64_t unit : t.units) key.push_back(static_cast<std::uint64_t>(unit));
   known = tensor_kind_keys_.number(key).first;
   return known;
 }
@@ -444,7 +445,7 @@ const StateTable& PriceBook::states(TensorId tensor) {
     const Reduction reduction = reduction_of(tensor);
     const bool gradient = t.has_gradient;
     if (kept_states_.empty()) {
-      table.states = all_states(t.shape, mesh_shape_, gradient, true);
+      table.states = all_states(t.divisible(), mesh_shape_, gradient, true);
     } else {
       const std::set<TensorState>& kept = kept_states_.at(static_cast<int>(kind));
       table.states.assign(kept.begin(), kept.end());

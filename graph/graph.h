@@ -47,6 +47,10 @@ struct Use {
 struct Tensor {
   std::string name;
   Shape shape;
+  /// What cuts of each dimension must divide: the common part of its sizes at all sizes of the
+  /// dynamic dimensions; empty: the shape.
+  Shape units;
+  const Shape& divisible() const { return units.empty() ? shape : units; }
   DType dtype = DType::kFp32;
   Role role = Role::kActivation;
   bool trainable = false;     ///< parameters only

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "graph/dimension_sizes.h"
+#include "graph/dynamic_dimensions.h"
 #include "graph/graph_document.h"
 #include "graph/json.h"
 #include "graph/operator_table.h"
@@ -831,16 +832,21 @@ Result<Graph> Resolver::run() {
 }  // namespace
 
 Result<Graph> resolve(const GraphDocument& document, const GraphOptions& options) {
-  const bool moves = std::any_of(
-      document.operators.begin(), document.operators.end(), [](const OperatorDocument& op) {
-        return op.type == kRedistributeType;
-      });
-  Result<Graph> graph = [&]() -> Result<Graph> {
-    if (!moves) return Resolver(document, options, {}).run();
-    const Result<PlainGraphDocument> plain = without_redistributions(document);
+  const auto resolve_at = [&](const GraphDocument& sizes) -> Result<Graph> {
+    const bool moves =
+        std::any_of(sizes.operators.begin(), sizes.operators.end(), [](const OperatorDocument& op) {
+          return op.type == kRedistributeType;
+        });
+    if (!moves) return Resolver(sizes, options, {}).run();
+    const Result<PlainGraphDocument> plain = without_redistributions(sizes);
     if (!plain) return fail(plain.error());
     return Resolver(plain->document, options, plain->places).run();
-  }();
+  };
+  Result<Graph> graph = resolve_at(document);
+  if (graph) {
+    if (auto limited = limit_cuts(*graph, document, options.microbatches, resolve_at); !limited)
+      graph = fail(limited.error());
+  }
   if (!graph) graph.error().message = one_line(graph.error().message);  // names may hold anything
   return graph;
 }

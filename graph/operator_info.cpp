@@ -61,7 +61,7 @@ bool OperatorInfo::legal(const Strategy& strategy) const {
   }
   for (std::size_t f = 0; f < cuts.size(); ++f) {
     const Factor& factor = rule_->factors[f];
-    if (factor.size % cuts[f] != 0) return false;
+    if (!factor.divides_into(cuts[f])) return false;
     if (factor.kind == FactorKind::kWindow && cuts[f] > 1 &&
         !halo(factor.window, factor.size, cuts[f]))
       return false;

@@ -86,7 +86,7 @@ std::vector<std::int64_t> local_shape(const std::vector<std::int64_t>& shape,
                                       const TensorState& state,
                                       std::span<const std::int64_t> mesh_shape);
 
-/// Whether every axis divides what it shards.
+/// Whether every axis divides what it shards; `shape`: Tensor::divisible().
 bool divides(const std::vector<std::int64_t>& shape,
              const TensorState& state,
              std::span<const std::int64_t> mesh_shape);

@@ -58,6 +58,11 @@ struct Factor {
   Reduction reduction = Reduction::kSum;  ///< kReduction: how partial results combine
   int partner = -1;                       ///< kRing: the factor it follows
   Window window;                          ///< kWindow
+  /// What the pieces of a cut must divide: the common part of its sizes at all sizes of the dynamic
+  /// dimensions; 0: its size.
+  std::int64_t unit = 0;
+  /// Whether it can be cut into so many equal pieces, whatever the dynamic dimensions are.
+  bool divides_into(std::int64_t pieces) const { return (unit > 0 ? unit : size) % pieces == 0; }
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 

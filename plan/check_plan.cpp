@@ -470,7 +470,8 @@ void check_tensors(Context& context) {
     const auto cuts = cuts_of(entry.placements, tensor.shape.size(), context.mesh);
     const auto local =
         cuts ? local_shape_of(*cuts, tensor.shape, context.mesh, context.uneven()) : std::nullopt;
-    if (!local) {
+    const Shape& units = tensor.units.empty() ? tensor.shape : tensor.units;
+    if (!local || !local_shape_of(*cuts, units, context.mesh, context.uneven())) {
       context.report(pointer + "/placements",
                      "a layout that divides the tensor",
                      to_string(entry.placements),
@@ -492,7 +493,7 @@ void check_tensors(Context& context) {
     }
     const auto fits = [&](const Placements& placements, const char* place) {
       const auto side = cuts_of(placements, tensor.shape.size(), context.mesh);
-      if (side && local_shape_of(*side, tensor.shape, context.mesh, context.uneven())) return;
+      if (side && local_shape_of(*side, units, context.mesh, context.uneven())) return;
       context.report(pointer + place,
                      "a layout that divides the tensor",
                      to_string(placements),

@@ -185,6 +185,12 @@ std::string forbidden(const Rule& rule, const std::vector<Action>& actions, cons
       return "factor " + factor.name + " is cut into " + std::to_string(pieces[f]) +
              " pieces, whose windows reach beyond their neighbours";
     }
+    const std::int64_t unit = factor.unit > 0 ? factor.unit : factor.size;
+    if (factor.size % pieces[f] == 0 && unit % pieces[f] != 0) {
+      return "factor " + factor.name + " is cut into " + std::to_string(pieces[f]) +
+             " pieces, and a multiple of " + std::to_string(unit) +
+             " is all that its size is known to be";
+    }
     if (factor.size % pieces[f] == 0) continue;
     return "factor " + rule.factors[f].name + " of size " + std::to_string(rule.factors[f].size) +
            " is cut into " + std::to_string(pieces[f]) + " pieces";

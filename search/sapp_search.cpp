@@ -273,7 +273,7 @@ class Partitioning {
       std::set<TensorState>& states = made.values[tensor];
       const auto offer = [&](const TensorState& state) {
         if (values[v].kind != ValueKind::kCopy && state.has_partial()) return;
-        if (divides(t.shape, state, book.mesh_shape()) &&
+        if (divides(t.divisible(), state, book.mesh_shape()) &&
             (!user.value || user.value(tensor, state)))
           states.insert(state);
       };
@@ -291,8 +291,10 @@ class Partitioning {
         if (t.has_gradient) offer(state);
       }
       if (states.empty()) {
-        for (const TensorState& any : all_states(
-                 t.shape, book.mesh_shape(), t.has_gradient, values[v].kind == ValueKind::kCopy))
+        for (const TensorState& any : all_states(t.divisible(),
+                                                 book.mesh_shape(),
+                                                 t.has_gradient,
+                                                 values[v].kind == ValueKind::kCopy))
           offer(any);
       }
     }
@@ -599,10 +601,14 @@ class Partitioning {
       if (auto done = partition(at_price(price)); !done) return done;
       if (fits()) break;
     }
-    if (tried == kMostPrices) {
-      MemoryPrices bytes = at_price(1);
-      bytes.memory_only = true;
-      return partition(bytes);
+    if (tried == kMostPrices) {  // bytes alone, at the moments where they are missing
+      for (int i = 0; i <= kPricesBetween && !fits(); ++i) {
+        MemoryPrices bytes = at_price(1);
+        bytes.memory_only = true;
+        if (auto done = i == 0 ? partition(bytes) : repartition(bytes, Change::kSize); !done)
+          return done;
+      }
+      return {};
     }
     if (stopped() || options_.first_answer) return {};
     if (!is_anew) {

@@ -93,7 +93,7 @@ class Stretches {
   }
 
   static bool alike_type(const Tensor& a, const Tensor& b) {
-    return a.shape == b.shape && a.dtype == b.dtype && a.role == b.role &&
+    return a.shape == b.shape && a.units == b.units && a.dtype == b.dtype && a.role == b.role &&
            a.trainable == b.trainable && a.has_gradient == b.has_gradient;
   }
 

@@ -188,6 +188,58 @@ TEST_CASE("devices that one operator cannot use are used by others") {
   }
 }
 
+/// The pieces into which operator `name` cuts its first factor.
+std::int64_t pieces_of(const DpResult& found, const Graph& graph, const std::string& name) {
+  const OperatorId id = test::operator_id(graph, name);
+  const OperatorInfo& info = found.book->info(id);
+  return info.rule().factors[0].size /
+         info.local_factors(found.assignment.strategies[index(id)])[0];
+}
+
+TEST_CASE("dynamic dimensions are cut by what divides every size") {
+  const auto graph_with = [](bool dynamic) {
+    GraphDocument document = test::graph_document(
+        "input x 512 4096; weight v 4096 64; weight w 64 4096; y = MatMul x v; z = MatMul y w; "
+        "loss "
+        "l = ReduceMean z");
+    document.dimensions.push_back(
+        {"rows", 512, dynamic, 128, 1024, dynamic ? std::optional<std::int64_t>(4) : std::nullopt});
+    document.tensors.front().shape->front() = Size("rows");
+    auto graph = resolve(document, {});
+    if (!graph) FAIL(to_string(graph.error()));
+    return *std::move(graph);
+  };
+  const Graph fixed = graph_with(false);
+  const Graph dynamic = graph_with(true);
+  const Cluster cluster = test::cluster({test::level(8, 20, 1), test::level(2, 20, 1)});
+  SappResult whole = found_by(fixed, cluster, options_for(cluster));
+  check_whole(whole, fixed, cluster);
+  CHECK(pieces_of(whole.found, fixed, "z") == 16);  // rows are what is best to cut
+  SappResult result = found_by(dynamic, cluster, options_for(cluster));
+  check_whole(result, dynamic, cluster);
+  for (const char* name : {"y", "z"}) CHECK(4 % pieces_of(result.found, dynamic, name) == 0);
+  CHECK(result.found.evaluation.objective.value >=
+        exact_objective(dynamic, cluster, options_for(cluster).search));
+  CHECK(result.found.evaluation.objective.value >= whole.found.evaluation.objective.value);
+
+  // the plan of the fixed size is none of the dynamic one
+  PlanContext context;
+  context.version = "0.0.0";
+  context.axes = whole.found.mesh.axes;
+  context.memory_limit = cluster.usable_memory();
+  context.options.optimizer = "adamw";
+  context.result.found_by = "sapp";
+  context.result.objective = whole.found.evaluation.objective;
+  const Plan plan =
+      build_plan(*whole.found.book, whole.found.assignment, whole.found.evaluation, context);
+  std::string faults;
+  for (const Finding& finding : check_plan(plan, dynamic, cluster))
+    faults += "\n" + to_string(finding);
+  CHECK(faults.find("pieces, and a multiple of 4 is all that its size is known to be") !=
+        std::string::npos);
+  CHECK(faults.find("/tensors/") != std::string::npos);
+}
+
 TEST_CASE("a mesh that is given has one round per axis") {
   const Graph graph = small_llama(2, 8);
   const Cluster cluster = test::cluster({test::level(8, 200, 1)});
@@ -530,6 +582,61 @@ TEST_CASE("layers that are recomputed stay so when they are left out") {
   const double exact = exact_objective(graph, cluster, options.search);
   CHECK(result.found.evaluation.objective.value >= exact);
   CHECK(result.found.evaluation.objective.value <= 1.15 * exact);
+}
+
+/// MindSpore's cases of recursive partitioning that our operators have, as graphs of ours.
+struct Case {
+  const char* name;
+  const char* graph;
+  std::int64_t devices;
+  bool training;
+};
+
+TEST_CASE("cases of the reference have plans") {
+  const char* const products =
+      "input x 3000 1000; weight a 1000 4000; weight b 4000 1000; weight c 1000 4000; weight d "
+      "4000 "
+      "1000; m1 = MatMul x a; m2 = MatMul m1 b; m3 = MatMul m2 c; m4 = MatMul m3 d; ";
+  const std::string trained = std::string(products) + "loss l = ReduceMean m4";
+  for (const Case& one : {
+           Case{"ms-216", trained.c_str(), 1024, true},
+           Case{"ms-217", trained.c_str(), 2, true},
+           Case{
+               "ms-281",
+               "input x fp32 128 96; input y fp32 128 96; e = Mul x y; r = Reshape e shape=64,192; "
+               "c = Cast r to=bf16; u = Relu c; l = ReduceMean u",
+               8,
+               false},
+           Case{"ms-341",
+                "input x 120; input y 120 1; r = Reshape x shape=120,1; m = Mul y r",
+                8,
+                false},
+           Case{"ms-212",
+                "input x 4 8; a3 = Add x x; a1 = Add a3 x; a2 = Add a3 a1; a0 = Add a1 a2",
+                4,
+                false},
+       }) {
+    INFO(one.name);
+    const Graph graph = test::build_graph(one.graph, one.training);
+    const Cluster cluster =
+        test::cluster({test::level(std::min<std::int64_t>(one.devices, 8), 200, 1),
+                       test::level(std::max<std::int64_t>(one.devices / 8, 1), 20, 5)});
+    SappResult result = found_by(graph, cluster, options_for(cluster));
+    check_whole(result, graph, cluster, one.devices <= 8);
+  }
+}
+
+TEST_CASE("a lone product cuts its longest factor in every round") {
+  for (const char* text : {"input x 160 320; weight w 320 320000; y = MatMul x w",
+                           "input x 8 320; weight w 320 409600; y = MatMul x w"}) {
+    INFO(text);
+    const Graph graph = test::build_graph(text, false);
+    const Cluster cluster = test::cluster({test::level(8, 200, 1)});
+    SappResult result = found_by(graph, cluster, options_for(cluster));
+    const TensorState state =
+        result.found.book->operand_state(OperatorId{}, result.found.assignment.strategies[0], 1);
+    for (int axis = 0; axis < result.found.book->mesh_axes(); ++axis) CHECK(state[axis] == 1);
+  }
 }
 
 }  // namespace
