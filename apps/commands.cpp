@@ -19,6 +19,7 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common);
 RunCommand define_schema(CLI::App& app, CommonOptions& common);
 RunCommand define_solve(CLI::App& app, CommonOptions& common);
 RunCommand define_verify(CLI::App& app, CommonOptions& common);
+RunCommand define_whatif(CLI::App& app, CommonOptions& common);
 
 std::span<const Command> commands() {
   static const std::vector<Command> kCommands = {
@@ -39,6 +40,11 @@ std::span<const Command> commands() {
        "meshplan explain plan.json --graph llama2_7b.json --cluster dgx-a100-80g --why-not "
        "\"lm_head.weight=S(1)\"",
        define_explain},
+      {"whatif",
+       "Plan the same job on other clusters, device counts, batches, memory sizes, networks",
+       "meshplan whatif llama2_7b.json --cluster dgx-a100-80g --cluster dgx-h100 --devices 8..1024 "
+       "--plot scaling.svg",
+       define_whatif},
       {"verify",
        "Run a plan with real numbers on virtual devices and compare with the unsharded run",
        "meshplan verify plan.json --graph llama2_7b.json",

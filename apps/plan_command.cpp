@@ -9,10 +9,8 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,6 +20,7 @@
 #include "apps/command.h"
 #include "apps/constraints_reader.h"
 #include "apps/search_control.h"
+#include "apps/search_options.h"
 #include "graph/graph_document.h"
 #include "graph/quantity.h"
 #include "lib/device_mesh.h"
@@ -80,43 +79,6 @@ Result<void> check_mesh(const MeshShape& shape, const Cluster& cluster, const st
     return usage(option,
                  "plans are searched on meshes of at most " + std::to_string(kMostSearchedAxes) +
                      " axes, this one has " + std::to_string(shape.shape.size()));
-  }
-  return {};
-}
-
-/// "gradient=0.8,gather=0.5" over the cluster's fractions.
-Result<void> parse_overlap(const std::string& text, Overlap& overlap) {
-  const std::pair<const char*, double*> kinds[] = {{"gradient", &overlap.gradient},
-                                                   {"gather", &overlap.gather},
-                                                   {"ring", &overlap.ring},
-                                                   {"activation", &overlap.activation},
-                                                   {"expert", &overlap.expert}};
-  std::set<std::string> given;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = text.substr(begin, end - begin);
-    const std::string name = part.substr(0, part.find('='));
-    if (!given.insert(name).second) return usage("--overlap", "\"" + name + "\" is given twice");
-    const auto kind = std::find_if(
-        std::begin(kinds), std::end(kinds), [&](const auto& k) { return name == k.first; });
-    if (kind == std::end(kinds)) {
-      std::vector<std::string> names;
-      for (const auto& k : kinds) names.emplace_back(k.first);
-      return usage(
-          "--overlap",
-          "\"" + name +
-              "\" is no kind of communication (gradient, gather, ring, activation, expert)" +
-              nearest_name_hint(name, names));
-    }
-    auto fraction = part.size() > name.size()
-                        ? parse_quantity(part.substr(name.size() + 1), Unit::kRatio)
-                        : Result<double>(-1.0);
-    if (!fraction || !(*fraction >= 0 && *fraction <= 1))
-      return usage("--overlap",
-                   "\"" + part + "\": expected a fraction from 0 to 1, e.g. gradient=0.8");
-    *kind->second = *fraction;
-    begin = end + 1;
   }
   return {};
 }
@@ -269,27 +231,6 @@ const SearchRow* search_named(const std::string& name) {
   return found == std::end(kSearches) ? nullptr : found;
 }
 
-/// "4" or "auto": the powers of two that divide the graph's batch.
-Result<std::vector<std::int64_t>> parse_microbatches(const std::string& text,
-                                                     const GraphDocument& document) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  if (text != "auto") {
-    std::int64_t count = 0;
-    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (status != std::errc() || rest != text.data() + text.size() || count < 1 || count > kMost)
-      return usage("--microbatches",
-                   "\"" + text + "\": expected a number from 1 to 1073741824, or auto");
-    return std::vector{count};
-  }
-  std::vector<std::int64_t> counts = {1};
-  for (const DimensionDocument& dimension : document.dimensions) {
-    if (dimension.name != "batch") continue;
-    while (counts.back() < kMost && dimension.size % (2 * counts.back()) == 0)
-      counts.push_back(2 * counts.back());
-  }
-  return counts;
-}
-
 /// Where the cost graph goes: not where the plan goes.
 Result<void> check_cost_graph_file(const PlanCommandOptions& options, const CommonOptions& common) {
   const std::string& file = options.cost_graph_file;
@@ -346,9 +287,7 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
   request.dp.prices.overlap = request.cluster.efficiency.overlap;
   if (auto done = parse_overlap(options.overlap, request.dp.prices.overlap); !done)
     return fail(done.error());
-  request.dp.memory_limit =
-      static_cast<Bytes>(static_cast<double>(request.cluster.usable_memory()) /
-                         (1 + request.cluster.efficiency.allocator_reserve));
+  request.dp.memory_limit = request.cluster.plan_memory();
   if (!options.memory_limit.empty()) {
     auto limit = parse_bytes(options.memory_limit);
     if (!limit) return usage("--memory-limit", limit.error().message);
@@ -378,8 +317,7 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
     if (options.sapp == "greedy") request.sapp = SappRounds::kGreedy;
   }
   if (auto done = check_cost_graph_file(options, common); !done) return fail(done.error());
-  request.dp.threads =
-      common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
+  request.dp.threads = threads_of(common);
 
   auto text = read_file(options.graph);
   if (!text) return fail(text.error());
@@ -394,10 +332,8 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
     if (!graph) return fail(graph.error());
     request.graphs.push_back(std::move(*graph));
   }
-  if (request.graphs.front().operators.empty())
-    return fail(ErrorCode::kValue,
-                input_name(options.graph) + ": /operators",
-                "the graph has no operator to place");
+  if (auto done = check_has_operators(request.graphs.front(), input_name(options.graph)); !done)
+    return fail(done.error());
 
   if (!options.prefer.empty()) {
     auto old_text = read_file(options.prefer);

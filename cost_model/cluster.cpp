@@ -72,6 +72,12 @@ std::int64_t Cluster::devices() const {
   return product;
 }
 
+void Level::scale_bandwidth(double factor) {
+  bandwidth *= factor;
+  if (group_bandwidth) *group_bandwidth *= factor;
+  if (in_network_all_reduce) in_network_all_reduce->bandwidth *= factor;
+}
+
 Result<Cluster> Cluster::resized(std::int64_t count) const {
   const auto refuse = [&](const std::string& why) {
     return fail(

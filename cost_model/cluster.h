@@ -92,6 +92,8 @@ struct Level {
   std::optional<CollectiveCurves> collectives;  ///< instead of Efficiency::collectives
 
   double effective_bandwidth() const { return bandwidth / oversubscription; }
+  /// The same wires, `factor` times as fast; latencies stay.
+  void scale_bandwidth(double factor);
 };
 
 /// Which ways beside a ring a collective may run.
@@ -197,6 +199,11 @@ struct Cluster {
   std::int64_t devices() const;
   /// Memory that a plan may use on one device.
   Bytes usable_memory() const { return device.memory - device.reserved_memory; }
+  /// The memory limit of plans: what is usable, without the allocator's reserve.
+  Bytes plan_memory() const {
+    return static_cast<Bytes>(static_cast<double>(usable_memory()) /
+                              (1 + efficiency.allocator_reserve));
+  }
 
   /// The same machine with another number of devices: the outermost level is scaled; below the
   /// product of the inner levels, outer levels become 1 and the level inside them is scaled or, the

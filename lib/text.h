@@ -18,4 +18,7 @@ std::string quoted(std::string_view text);
 /// "1 axis", "2 axes": `plural` is `noun` + "s" where it is left out.
 std::string counted(std::size_t count, std::string_view noun, std::string_view plural = "");
 
+/// For XML text and attributes; what XML 1.0 has no way to say becomes "?".
+std::string xml_text(std::string_view text);
+
 }  // namespace meshplan

@@ -30,6 +30,36 @@ bool uses_network(Collective collective) {
          kNetworkCollectives.end();
 }
 
+/// Tokens of one step: the elements of the first integer input, else the rows of the first input.
+double tokens_of(const Graph& graph, std::int64_t microbatches) {
+  const Tensor* first = nullptr;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.role != Role::kInput) continue;
+    if (!is_floating(tensor.dtype))
+      return static_cast<double>(element_count(tensor.shape) * microbatches);
+    if (first == nullptr) first = &tensor;
+  }
+  if (first == nullptr || first->shape.empty()) return 0;
+  return static_cast<double>(first->shape[0] * microbatches);
+}
+
+/// The element type of the products with the most FLOPs.
+DType widest_use(const Graph& graph) {
+  double most = -1;
+  DType dtype = DType::kFp32;
+  for (const Operator& op : graph.operators) {
+    if (op.rule->family != OperatorFamily::kMatMul || !op.inputs[0]) continue;
+    std::vector<std::int64_t> sizes;
+    for (const Factor& factor : op.rule->factors) sizes.push_back(factor.size);
+    const double flops = op.rule->flops(sizes);
+    if (flops > most) {
+      most = flops;
+      dtype = graph.tensor(*op.inputs[0]).dtype;
+    }
+  }
+  return dtype;
+}
+
 class PlanBuilder {
  public:
   PlanBuilder(PriceBook& book,
@@ -362,40 +392,8 @@ class PlanBuilder {
     }
   }
 
-  /// Tokens of one step: the elements of the first integer input, else the rows of the first input.
-  double tokens() const {
-    const Tensor* first = nullptr;
-    for (const Tensor& tensor : graph_.tensors) {
-      if (tensor.role != Role::kInput) continue;
-      if (!is_floating(tensor.dtype))
-        return static_cast<double>(element_count(tensor.shape) * book_.options().microbatches);
-      if (first == nullptr) first = &tensor;
-    }
-    if (first == nullptr || first->shape.empty()) return 0;
-    return static_cast<double>(first->shape[0] * book_.options().microbatches);
-  }
-
   void add_costs() {
-    const Cluster& cluster = book_.cluster();
-    PlanCost& cost = plan_.cost;
-    cost.step_time = evaluation_.step_time;
-    cost.compute_time = evaluation_.compute;
-    cost.communication_time = evaluation_.communication;
-    cost.exposed_communication_time = evaluation_.step_time - evaluation_.compute;
-    const double seconds = evaluation_.step_time.value;
-    if (seconds > 0) {
-      cost.tokens_per_second = tokens() / seconds;
-      const DType dtype = widest_use();
-      const double peak = ComputeModel(cluster).peak_flops(OperatorFamily::kMatMul, dtype);
-      cost.model_flops_utilization =
-          evaluation_.model_flops / (seconds * peak * static_cast<double>(cluster.devices()));
-      if (flow_.timeline().recomputes_any())
-        cost.hardware_flops_utilization =
-            evaluation_.hardware_flops / (seconds * peak * static_cast<double>(cluster.devices()));
-    }
-    if (cluster.price_per_device_hour)
-      cost.price_per_step =
-          *cluster.price_per_device_hour * static_cast<double>(cluster.devices()) * seconds / 3600;
+    plan_.cost = plan_cost(book_, evaluation_);
     PlanMemory& memory = plan_.memory;
     memory.peak = evaluation_.peak;
     memory.moment = moment_name(graph_, flow_, evaluation_.peak_moment);
@@ -429,23 +427,6 @@ class PlanBuilder {
     std::sort(plan_.at_peak.begin(), plan_.at_peak.end(), stands_before);
   }
 
-  /// The element type of the products with the most FLOPs.
-  DType widest_use() const {
-    double most = -1;
-    DType dtype = DType::kFp32;
-    for (const Operator& op : graph_.operators) {
-      if (op.rule->family != OperatorFamily::kMatMul || !op.inputs[0]) continue;
-      std::vector<std::int64_t> sizes;
-      for (const Factor& factor : op.rule->factors) sizes.push_back(factor.size);
-      const double flops = op.rule->flops(sizes);
-      if (flops > most) {
-        most = flops;
-        dtype = graph_.tensor(*op.inputs[0]).dtype;
-      }
-    }
-    return dtype;
-  }
-
   PriceBook& book_;
   const Graph& graph_;
   const DataFlow& flow_;
@@ -458,6 +439,30 @@ class PlanBuilder {
 };
 
 }  // namespace
+
+PlanCost plan_cost(const PriceBook& book, const Evaluation& evaluation) {
+  const Cluster& cluster = book.cluster();
+  const Graph& graph = book.graph();
+  PlanCost cost;
+  cost.step_time = evaluation.step_time;
+  cost.compute_time = evaluation.compute;
+  cost.communication_time = evaluation.communication;
+  cost.exposed_communication_time = evaluation.step_time - evaluation.compute;
+  const double seconds = evaluation.step_time.value;
+  if (seconds > 0) {
+    cost.tokens_per_second = tokens_of(graph, book.options().microbatches) / seconds;
+    const double peak =
+        ComputeModel(cluster).peak_flops(OperatorFamily::kMatMul, widest_use(graph));
+    const double most = seconds * peak * static_cast<double>(cluster.devices());
+    cost.model_flops_utilization = evaluation.model_flops / most;
+    if (book.flow().timeline().recomputes_any())
+      cost.hardware_flops_utilization = evaluation.hardware_flops / most;
+  }
+  if (cluster.price_per_device_hour)
+    cost.price_per_step =
+        *cluster.price_per_device_hour * static_cast<double>(cluster.devices()) * seconds / 3600;
+  return cost;
+}
 
 Plan build_plan(PriceBook& book,
                 const Assignment& assignment,

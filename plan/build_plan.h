@@ -25,6 +25,9 @@ struct PlanContext {
   Bytes memory_limit = 0;
 };
 
+/// Times, throughput, use of the devices' peak and price of one step.
+PlanCost plan_cost(const PriceBook& book, const Evaluation& evaluation);
+
 /// The whole plan of an assignment and its evaluation.
 Plan build_plan(PriceBook& book,
                 const Assignment& assignment,

@@ -295,32 +295,6 @@ void write_counts(JsonWriter& writer, const char* key, const DiffCounts& counts)
   writer.end_object();
 }
 
-// ---- XML ----------------------------------------------------------------------------------------
-
-/// For XML text and attributes; what XML 1.0 has no way to say becomes "?".
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? '?' : c;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 Summary summarise(const PlanDiff& diff) {
@@ -442,15 +416,15 @@ std::string diff_junit(const PlanDiff& diff) {
   add_properties("memory", diff.memory);
   text += "    </properties>\n";
   for (const DiffLimit& limit : diff.limits) {
-    text += "    <testcase classname=\"meshplan.diff\" name=\"" + xml(limit.name) + "\"";
+    text += "    <testcase classname=\"meshplan.diff\" name=\"" + xml_text(limit.name) + "\"";
     if (limit.holds) {
       text += "/>\n";
       continue;
     }
-    text += ">\n      <failure message=\"" + xml(limit.message) + "\" type=\"worse\">" +
-            xml(limit.message) + "</failure>\n    </testcase>\n";
+    text += ">\n      <failure message=\"" + xml_text(limit.message) + "\" type=\"worse\">" +
+            xml_text(limit.message) + "</failure>\n    </testcase>\n";
   }
-  text += "    <system-out>" + xml(summary_text(summarise(diff))) + "</system-out>\n";
+  text += "    <system-out>" + xml_text(summary_text(summarise(diff))) + "</system-out>\n";
   text += "  </testsuite>\n</testsuites>\n";
   return text;
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -82,12 +81,6 @@ std::string step_text(const PlanCost& cost) {
   return text;
 }
 
-std::string price_text(double price) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.4g", price);
-  return buffer;
-}
-
 void add_facts(const Plan& plan, Summary& summary) {
   const auto add = [&](const char* label, std::string value) {
     summary.facts.emplace_back(label, std::move(value));
@@ -124,10 +117,11 @@ void add_facts(const Plan& plan, Summary& summary) {
     add("throughput", std::move(speed));
   }
   if (plan.cost.price_per_step) {
-    std::string price = price_text(*plan.cost.price_per_step) + " per step";
+    std::string price = readable_price(*plan.cost.price_per_step) + " per step";
     if (plan.cost.tokens_per_second > 0 && plan.cost.step_time.value > 0) {
       const double tokens = plan.cost.tokens_per_second * plan.cost.step_time.value;
-      price += ", " + price_text(*plan.cost.price_per_step / tokens * 1e9) + " per billion tokens";
+      price +=
+          ", " + readable_price(*plan.cost.price_per_step / tokens * 1e9) + " per billion tokens";
     }
     add("cost", std::move(price));
   }

@@ -55,6 +55,12 @@ std::string readable_percent(double fraction) {
   return fixed(value, size >= 0.995 || size == 0 ? 1 : size >= 0.0995 ? 2 : 3) + " %";
 }
 
+std::string readable_price(double price) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.4g", price);
+  return buffer.data();
+}
+
 std::string readable_count(std::int64_t count) {
   std::string text = std::to_string(count);
   const std::size_t first = text[0] == '-' ? 1 : 0;

@@ -14,6 +14,8 @@ std::string readable_bytes(Bytes bytes);
 std::string readable_time(Seconds time);
 /// "45.1 %" of a fraction; small ones keep two digits: "0.012 %".
 std::string readable_percent(double fraction);
+/// "12.34", "0.0012": four digits, in whatever currency.
+std::string readable_price(double price);
 /// "12,345,678".
 std::string readable_count(std::int64_t count);
 

@@ -43,7 +43,9 @@ class DpSearch {
         options_(options),
         restrictions_(restrictions) {
     for (const DpJob& job : jobs)
-      flows_.push_back(std::make_shared<const DataFlow>(*job.graph, options.prices.recomputation));
+      flows_.push_back(
+          job.flow ? job.flow
+                   : std::make_shared<const DataFlow>(*job.graph, options.prices.recomputation));
     job_states_.resize(jobs.size());
     if (options.first == nullptr || options.results != 1) return;
     told_ = progress_.best = options.first->evaluation.objective;

@@ -31,6 +31,8 @@ std::vector<MeshShape> all_meshes(const Cluster& cluster);
 struct DpJob {
   const Graph* graph = nullptr;
   std::int64_t microbatches = 1;
+  /// Of the graph with the options' recomputation, where searches share it; may be empty.
+  std::shared_ptr<const DataFlow> flow = nullptr;
 };
 
 /// How far a search is.

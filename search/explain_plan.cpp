@@ -238,7 +238,7 @@ class PlanExplainer::Parts {
       if (cluster_.levels[level].size == 1) continue;
       for (const double factor : {0.8, 1.2}) {
         Cluster changed = cluster_;
-        scale(changed.levels[level], factor);
+        changed.levels[level].scale_bandwidth(factor);
         Sensitivity row;
         row.level = cluster_.levels[level].name;
         row.factor = factor;
@@ -597,12 +597,6 @@ class PlanExplainer::Parts {
     each(&Constraints::tensors);
     each(&Constraints::operators);
     each(&Constraints::scopes);
-  }
-
-  static void scale(Level& level, double factor) {
-    level.bandwidth *= factor;
-    if (level.group_bandwidth) *level.group_bandwidth *= factor;
-    if (level.in_network_all_reduce) level.in_network_all_reduce->bandwidth *= factor;
   }
 
   std::optional<Seconds> price_on(const Cluster& cluster) const {

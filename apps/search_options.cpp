@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/search_options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "graph/quantity.h"
+#include "lib/nearest_name.h"
+
+namespace meshplan {
+
+Result<void> parse_overlap(const std::string& text, Overlap& overlap) {
+  const std::pair<const char*, double*> kinds[] = {{"gradient", &overlap.gradient},
+                                                   {"gather", &overlap.gather},
+                                                   {"ring", &overlap.ring},
+                                                   {"activation", &overlap.activation},
+                                                   {"expert", &overlap.expert}};
+  std::set<std::string> given;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::string name = part.substr(0, part.find('='));
+    if (!given.insert(name).second) return usage("--overlap", "\"" + name + "\" is given twice");
+    const auto kind = std::find_if(
+        std::begin(kinds), std::end(kinds), [&](const auto& k) { return name == k.first; });
+    if (kind == std::end(kinds)) {
+      std::vector<std::string> names;
+      for (const auto& k : kinds) names.emplace_back(k.first);
+      return usage(
+          "--overlap",
+          "\"" + name +
+              "\" is no kind of communication (gradient, gather, ring, activation, expert)" +
+              nearest_name_hint(name, names));
+    }
+    auto fraction = part.size() > name.size()
+                        ? parse_quantity(part.substr(name.size() + 1), Unit::kRatio)
+                        : Result<double>(-1.0);
+    if (!fraction || !(*fraction >= 0 && *fraction <= 1))
+      return usage("--overlap",
+                   "\"" + part + "\": expected a fraction from 0 to 1, e.g. gradient=0.8");
+    *kind->second = *fraction;
+    begin = end + 1;
+  }
+  return {};
+}
+
+Result<std::vector<std::int64_t>> parse_microbatches(const std::string& text,
+                                                     const GraphDocument& document) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (text != "auto") {
+    std::int64_t count = 0;
+    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (status != std::errc() || rest != text.data() + text.size() || count < 1 || count > kMost)
+      return usage("--microbatches",
+                   "\"" + text + "\": expected a number from 1 to 1073741824, or auto");
+    return std::vector{count};
+  }
+  std::vector<std::int64_t> counts = {1};
+  for (const DimensionDocument& dimension : document.dimensions) {
+    if (dimension.name != "batch") continue;
+    while (counts.back() < kMost && dimension.size % (2 * counts.back()) == 0)
+      counts.push_back(2 * counts.back());
+  }
+  return counts;
+}
+
+Result<void> check_has_operators(const Graph& graph, const std::string& file) {
+  if (!graph.operators.empty()) return {};
+  return fail(ErrorCode::kValue, file + ": /operators", "the graph has no operator to place");
+}
+
+unsigned threads_of(const CommonOptions& common) {
+  return common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
+}
+
+}  // namespace meshplan
