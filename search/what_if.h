@@ -110,6 +110,7 @@ struct WhatIfPoint {
   std::optional<Bytes> min_memory;
   std::string moment;  ///< infeasible: when the least is needed
   std::string reason;  ///< impossible: why
+  friend bool operator==(const WhatIfPoint&, const WhatIfPoint&) = default;
 };
 
 WhatIfGrid grid_of(const WhatIfSweep& sweep);
