@@ -128,6 +128,8 @@ TEST_CASE("a sweep says at each point what plan says") {
     const std::string file = folder.file("plan.json");
     const ProgramRun plan =
         run_program({"plan",
+                     "--search",
+                     "dp",
                      kGraph,
                      "--cluster",
                      cluster,
@@ -213,7 +215,8 @@ TEST_CASE("tables, sheet and picture have every point") {
 
 TEST_CASE("where nothing fits at all the exit code is 4, and -o leaves no file") {
   const TemporaryFolder folder;
-  const Words words = {kGraph, "--cluster", "dgx-a100-80g", "--devices", "1,2", "--memory", "4400MiB"};
+  const Words words = {
+      kGraph, "--cluster", "dgx-a100-80g", "--devices", "1,2", "--memory", "4400MiB"};
   const std::string file = folder.file("out.json");
   const ProgramRun run = whatif(joined(words,
                                        {"--format",
