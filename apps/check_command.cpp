@@ -11,6 +11,7 @@
 #include "apps/cluster_reader.h"
 #include "apps/command.h"
 #include "apps/plan_reader.h"
+#include "apps/progress_line.h"
 #include "graph/json.h"
 #include "lib/text.h"
 #include "plan/check_plan.h"
@@ -148,7 +149,10 @@ Result<CheckReport> make_report(const CheckCommandOptions& options) {
 int run_check(const CheckCommandOptions& options, const CommonOptions& common) {
   if (auto done = check_inputs(std::vector{options.plan, options.graph, options.cluster}); !done)
     return report(done.error());
-  const auto made = make_report(options);
+  const auto made = [&] {
+    const ProgressLine line(common, "deriving the plan again");
+    return make_report(options);
+  }();
   if (!made) return report(made.error());
   const std::string shown = common.format == "json"
                                 ? report_json(*made)

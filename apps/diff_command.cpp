@@ -15,6 +15,7 @@
 #include "apps/command.h"
 #include "apps/plan_command.h"
 #include "apps/plan_reader.h"
+#include "apps/progress_line.h"
 #include "cost_model/price_book.h"
 #include "graph/graph_document.h"
 #include "graph/json.h"
@@ -250,7 +251,10 @@ int run_diff(const DiffCommandOptions& options, const CommonOptions& common) {
   if (!limits) return report(limits.error());
   Compared plans;
   if (options.replan.empty()) {
-    auto read = read_plans(options);
+    auto read = [&] {
+      const ProgressLine line(common, "reading the plans");
+      return read_plans(options);
+    }();
     if (!read) return report(read.error());
     plans = std::move(*read);
   } else {
@@ -264,7 +268,10 @@ int run_diff(const DiffCommandOptions& options, const CommonOptions& common) {
     }
   }
   limits->scope_of = plans.scope_of;
-  PlanDiff diff = diff_plans(plans.before, plans.after, *limits);
+  PlanDiff diff = [&] {
+    const ProgressLine line(common, "comparing the plans");
+    return diff_plans(plans.before, plans.after, *limits);
+  }();
   if (plans.checked || !plans.findings.empty()) add_validity(plans.findings, diff);
   if (!options.junit.empty()) {
     if (auto done = write_output(options.junit, diff_junit(diff)); !done)

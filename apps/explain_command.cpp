@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -15,6 +14,8 @@
 #include "apps/command.h"
 #include "apps/constraints_reader.h"
 #include "apps/plan_reader.h"
+#include "apps/progress_line.h"
+#include "apps/search_options.h"
 #include "cost_model/recompute.h"
 #include "graph/json.h"
 #include "graph/scope_pattern.h"
@@ -89,8 +90,7 @@ Result<void> read_options(const ExplainCommandOptions& options,
     if (given != planned.overlap.end()) *fraction = given->second;
   }
   subject.search.memory_limit = subject.plan.memory.limit;
-  subject.search.threads =
-      common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
+  subject.search.threads = threads_of(common);
   std::string file = options.constraints;
   const auto given = planned.others.find("constraints");
   if (file.empty() && given != planned.others.end()) {
@@ -1202,12 +1202,18 @@ int run_explain(const ExplainCommandOptions& options, const CommonOptions& commo
       !done)
     return report(done.error());
   bool rejected = false;
-  auto subject = read_subject(options, common, rejected);
+  auto subject = [&] {
+    const ProgressLine line(common, "checking the plan and finding its tables");
+    return read_subject(options, common, rejected);
+  }();
   if (!subject) {
     const int code = report(subject.error());
     return rejected ? kRejected : code;
   }
-  auto made = explain(**subject, options);
+  auto made = [&] {
+    const ProgressLine line(common, "trying alternatives");
+    return explain(**subject, options);
+  }();
   if (!made) return report(made.error());
   std::string shown;
   if (common.format == "json") {

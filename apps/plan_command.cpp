@@ -21,6 +21,7 @@
 #include "apps/constraints_reader.h"
 #include "apps/search_control.h"
 #include "apps/search_options.h"
+#include "apps/trace_file.h"
 #include "graph/graph_document.h"
 #include "graph/quantity.h"
 #include "lib/device_mesh.h"
@@ -249,6 +250,23 @@ Result<void> check_cost_graph_file(const PlanCommandOptions& options, const Comm
   return {};
 }
 
+/// Where the trace goes: not where anything else goes.
+Result<void> check_trace_file(const PlanCommandOptions& options, const CommonOptions& common) {
+  if (options.trace.empty()) return {};
+  const std::pair<const char*, const std::string*> others[] = {
+      {"-o", &common.output}, {"--dump-cost-graph", &options.cost_graph_file}};
+  std::error_code ignored;
+  for (const auto& [option, file] : others) {
+    if (!file->empty() &&
+        (*file == options.trace || std::filesystem::equivalent(*file, options.trace, ignored)))
+      return usage("--trace", std::string("the same file is written by ") + option);
+  }
+  if (options.trace == "-" && common.format != "text")
+    return usage("--trace",
+                 "standard output has the plan (--format " + common.format + "); give a file");
+  return {};
+}
+
 /// --prefer and --tolerance.
 Result<void> check_preference(const PlanCommandOptions& options, double& tolerance) {
   if (!options.tolerance.empty()) {
@@ -317,6 +335,7 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
     if (options.sapp == "greedy") request.sapp = SappRounds::kGreedy;
   }
   if (auto done = check_cost_graph_file(options, common); !done) return fail(done.error());
+  if (auto done = check_trace_file(options, common); !done) return fail(done.error());
   request.dp.threads = threads_of(common);
 
   auto text = read_file(options.graph);
@@ -688,8 +707,10 @@ int write_plans(const std::vector<Plan>& plans, const CommonOptions& common, boo
 int run_plan(const PlanCommandOptions& options, const CommonOptions& common) {
   const auto found = find_plans(options, common);
   if (const int* code = std::get_if<int>(&found)) return *code;
-  // a cost graph on standard output stands there alone
-  return write_plans(std::get<std::vector<Plan>>(found), common, options.cost_graph_file != "-");
+  // a cost graph or a trace on standard output stands there alone
+  return write_plans(std::get<std::vector<Plan>>(found),
+                     common,
+                     options.cost_graph_file != "-" && options.trace != "-");
 }
 
 }  // namespace
@@ -706,7 +727,7 @@ std::variant<std::vector<Plan>, int> find_plans(const PlanCommandOptions& option
   std::vector<DpJob> jobs;
   for (std::size_t i = 0; i < request->graphs.size(); ++i)
     jobs.push_back({&request->graphs[i], request->microbatches[i]});
-  std::optional<SearchControl> control(std::in_place, request->time_limit, !common.quiet);
+  std::optional<SearchControl> control(std::in_place, request->time_limit, common);
   request->dp.stop = [&] { return control->stop(); };
   request->dp.progress = [&](const DpProgress& progress) { control->show(progress); };
   auto answer =
@@ -737,12 +758,21 @@ std::variant<std::vector<Plan>, int> find_plans(const PlanCommandOptions& option
     answer->explain = {};
   }
   std::vector<Plan> plans;
+  DpResult* const first = &std::get<std::vector<DpResult>>(answer->found).front();
   for (DpResult& found : std::get<std::vector<DpResult>>(answer->found)) {
     if (preferred) {
       plans.push_back(preferred_plan_of(*preferred, found, *answer, *request, options, common));
       break;
     }
     plans.push_back(plan_of(found, plans.empty(), *answer, *request, options, common));
+  }
+  if (!options.trace.empty()) {
+    DpResult& traced = preferred && preferred->plan ? *preferred->plan : *first;
+    const StepTrace trace = trace_step(*traced.book, traced.assignment);
+    if (auto done =
+            write_output(options.trace, write_step_trace(trace, *traced.book, plans.front()));
+        !done)
+      return report(done.error());
   }
   if (plans.size() < static_cast<std::size_t>(options.top))
     plans.front().notes.push_back("kinds of plans found: " + std::to_string(plans.size()) +
@@ -856,6 +886,11 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
                  "End the search after this time, e.g. 30 (seconds) or 2min, with the best plan so "
                  "far; so does Ctrl-C")
       ->type_name("S");
+  app.add_option("--trace",
+                 options->trace,
+                 "Also write the simulated step of the best plan for chrome://tracing or Perfetto: "
+                 "computation and collectives on tracks per network level, memory as a counter")
+      ->type_name("FILE");
   app.add_option(
          "--dump-cost-graph",
          options->cost_graph_file,

@@ -35,6 +35,7 @@ struct PlanCommandOptions {
   std::string time_limit;
   std::string prefer;
   std::string tolerance;
+  std::string trace;
   std::string cost_graph_file;
   std::string cost_graph_format = "own";
   bool cost_graph_format_given = false;

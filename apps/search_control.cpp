@@ -2,10 +2,8 @@
 #include "apps/search_control.h"
 
 #include <atomic>
-#include <cstdio>
 
 #include <signal.h>
-#include <unistd.h>
 
 #include "plan/readable.h"
 
@@ -17,8 +15,6 @@ static_assert(std::atomic<bool>::is_always_lock_free);  // it is set in a signal
 struct sigaction before;
 
 void interrupt(int /*signal*/) { interrupted = true; }
-
-constexpr const char* kEraseLine = "\r\033[K";
 
 }  // namespace
 
@@ -33,8 +29,8 @@ std::string progress_text(const DpProgress& progress) {
   return text + ", gap " + readable_percent(best > 0 ? (best - *progress.lower_bound) / best : 0);
 }
 
-SearchControl::SearchControl(std::optional<Seconds> limit, bool show)
-    : show_(show && ::isatty(STDERR_FILENO) == 1) {
+SearchControl::SearchControl(std::optional<Seconds> limit, const CommonOptions& common)
+    : line_(common, "planning the first meshes") {
   // a limit beyond what the clock counts is none
   constexpr double kLongest = 1e9;
   if (limit && limit->value < kLongest)
@@ -49,20 +45,14 @@ SearchControl::SearchControl(std::optional<Seconds> limit, bool show)
   ::sigaction(SIGINT, &ours, &before);
 }
 
-SearchControl::~SearchControl() {
-  ::sigaction(SIGINT, &before, nullptr);
-  if (shown_) std::fputs(kEraseLine, stderr);
-}
+SearchControl::~SearchControl() { ::sigaction(SIGINT, &before, nullptr); }
 
 bool SearchControl::stop() const {
   return interrupted || (end_ && std::chrono::steady_clock::now() >= *end_);
 }
 
 void SearchControl::show(const DpProgress& progress) {
-  if (!show_) return;
-  shown_ = true;
-  std::fprintf(stderr, "%s%s", kEraseLine, progress_text(progress).c_str());
-  std::fflush(stderr);
+  if (line_.visible()) line_.show(progress_text(progress));
 }
 
 }  // namespace meshplan

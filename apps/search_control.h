@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "apps/progress_line.h"
 #include "lib/units.h"
 #include "search/dp_search.h"
 
@@ -19,21 +20,20 @@ std::string progress_text(const DpProgress& progress);
 /// ends the program as usual. One at a time.
 class SearchControl {
  public:
-  /// `limit`: from now on. `show`: print progress to standard error, if that is a terminal.
-  SearchControl(std::optional<Seconds> limit, bool show);
+  /// `limit`: from now on.
+  SearchControl(std::optional<Seconds> limit, const CommonOptions& common);
   ~SearchControl();
   SearchControl(const SearchControl&) = delete;
   SearchControl& operator=(const SearchControl&) = delete;
 
   /// Whether to end now; may be called from any thread.
   bool stop() const;
-  /// Replaces the line that is shown; by one thread at a time.
+  /// Replaces the line that is shown; from any thread.
   void show(const DpProgress& progress);
 
  private:
   std::optional<std::chrono::steady_clock::time_point> end_;
-  bool show_;
-  bool shown_ = false;
+  ProgressLine line_;
 };
 
 }  // namespace meshplan

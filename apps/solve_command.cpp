@@ -4,18 +4,17 @@
 #include <atomic>
 #include <cmath>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include "apps/command.h"
+#include "apps/progress_line.h"
+#include "apps/search_options.h"
 #include "graph/json.h"
 #include "plan/readable.h"
 #include "search/cost_graph.h"
@@ -262,16 +261,14 @@ int run_check(const SolveCommandOptions& options,
   return evaluation.feasible() ? kDone : kRejected;
 }
 
-/// One line on the terminal that is overwritten.
-void show_progress(const CostGraph& graph, const CostGraphProgress& progress) {
-  std::string line = "\r" + readable_time(Seconds{progress.seconds});
-  if (progress.cost) line += "  cost " + cost_text(graph, static_cast<Int128>(*progress.cost));
+std::string progress_text(const CostGraph& graph, const CostGraphProgress& progress) {
+  std::string line = "solving";
+  if (progress.cost) line += ", cost " + cost_text(graph, static_cast<Int128>(*progress.cost));
   if (progress.lower_bound)
-    line += "  bound " + cost_text(graph, static_cast<Int128>(*progress.lower_bound));
+    line += ", bound " + cost_text(graph, static_cast<Int128>(*progress.lower_bound));
   if (progress.cost && progress.lower_bound && *progress.cost > 0)
-    line += "  gap " + readable_percent((*progress.cost - *progress.lower_bound) / *progress.cost);
-  line += "\033[K";
-  std::fputs(line.c_str(), stderr);
+    line += ", gap " + readable_percent((*progress.cost - *progress.lower_bound) / *progress.cost);
+  return line;
 }
 
 int run_solve(const SolveCommandOptions& options, const CommonOptions& common) {
@@ -291,23 +288,19 @@ int run_solve(const SolveCommandOptions& options, const CommonOptions& common) {
   if (options.iterations > 0) solve.iterations = options.iterations;
   solve.iterations_given = options.iterations > 0;
   solve.seed = common.seed;
-  solve.threads =
-      common.threads > 0 ? common.threads : std::max(1U, std::thread::hardware_concurrency());
+  solve.threads = threads_of(common);
   solve_interrupted.store(false);
   solve.stop = [] { return solve_interrupted.load(); };
-  const bool terminal = ::isatty(STDERR_FILENO) != 0 && !common.quiet;
-  double last = -1;
-  if (terminal) {
-    solve.progress = [&](const CostGraphProgress& progress) {
-      if (progress.seconds < last + 0.1) return;
-      last = progress.seconds;
-      show_progress(*graph, progress);
-    };
-  }
   const auto previous = std::signal(SIGINT, interrupt_solve);
-  const CostGraphSolution solution = solve_cost_graph(*graph, solve);
+  const CostGraphSolution solution = [&] {
+    ProgressLine line(common, "reducing the graph");
+    if (line.visible())
+      solve.progress = [&](const CostGraphProgress& progress) {
+        line.show(progress_text(*graph, progress));
+      };
+    return solve_cost_graph(*graph, solve);
+  }();
   std::signal(SIGINT, previous);
-  if (terminal && last >= 0) std::fputs("\r\033[K", stderr);
   const CostGraphSolution::Phases& phases = solution.phases;
   spdlog::info("reduced in {:.3f} s, first assignment after {:.3f} s, ended after {:.3f} s",
                phases.reduce_seconds,

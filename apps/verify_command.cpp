@@ -7,6 +7,7 @@
 
 #include "apps/command.h"
 #include "apps/plan_reader.h"
+#include "apps/progress_line.h"
 #include "graph/json.h"
 #include "plan/verify_plan.h"
 
@@ -86,7 +87,10 @@ int run_verify(const VerifyCommandOptions& options, const CommonOptions& common)
                       ", found " + plan.graph.fingerprint);
   VerifyOptions how;
   how.seed = common.seed;
-  auto report = verify_plan(plan, planned->graph, how);
+  auto report = [&] {
+    const ProgressLine line(common, "running the plan on virtual devices");
+    return verify_plan(plan, planned->graph, how);
+  }();
   if (!report) {
     if (report.error().code == ErrorCode::kConflict)
       return reject(report.error().where, report.error().message);

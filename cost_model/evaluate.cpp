@@ -102,41 +102,61 @@ struct MomentTime {
   Hidden after_last;  ///< the same, in the last micro-batch only
 };
 
-/// One compute track and one communication track.
+/// One compute track and one communication track. `recorder` may be null.
 Seconds simulate(const std::vector<MomentTime>& moments,
                  const Timeline& timeline,
                  std::int64_t microbatches,
-                 Seconds tail) {
+                 Seconds tail,
+                 const std::vector<Bytes>& memory,
+                 StepRecorder* recorder) {
+  using When = StepRecorder::When;
   // a micro-batch in the middle takes as long as any other: three are walked, the rest multiplied
   constexpr std::int64_t kWalked = 3;
   const std::int64_t walked = std::min(microbatches, kWalked);
   Seconds compute;
   Seconds network;
   Seconds middle;
-  const auto send = [&](const Hidden& hidden) {
-    if (hidden.time.value > 0) network = std::max(network, compute) + hidden.time;
+  const auto send = [&](const Hidden& hidden, std::size_t moment, When when) {
+    const bool beside = hidden.time.value > 0;
+    if (recorder != nullptr) {
+      recorder->collectives(moment, when, beside ? std::max(network, compute) : compute, beside);
+      if (beside) recorder->slowdown(moment, compute, hidden.slows);
+    }
+    if (beside) network = std::max(network, compute) + hidden.time;
     compute += hidden.slows;
     return network;
   };
   std::vector<Seconds> gathered(moments.size());  // when what a moment reads is there
   for (std::int64_t m = 0; m < walked; ++m) {
     const Seconds begin = compute;
+    if (recorder != nullptr) recorder->begin(m + 1 == walked ? microbatches - 1 : m);
     std::size_t asked = 0;  // moments whose gathers have been sent off
     for (std::size_t i = 0; i < moments.size(); ++i) {
       const MomentTime& moment = moments[i];
       while (asked < moments.size() &&
              timeline.prefetch(static_cast<int>(asked)) <= static_cast<int>(i)) {
         const Hidden& gather = moments[asked].gather;
-        const Seconds done = send(gather);
+        const Seconds done = send(gather, asked, When::kGather);
         gathered[asked++] = gather.time.value > 0 ? done : Seconds{};
       }
       const Seconds start = std::max(compute, gathered[i]);
-      compute =
-          start + moment.blocking + std::max(moment.compute + moment.ring.slows, moment.ring.time);
-      send(moment.after);
-      if (m + 1 == walked) send(moment.after_last);
+      const Seconds computes = start + moment.blocking;
+      if (recorder != nullptr) {
+        const bool beside = moment.ring.time.value > 0;
+        recorder->memory(start, memory[i]);
+        recorder->collectives(i, When::kBlocking, start, false);
+        recorder->compute(i, computes, moment.compute);
+        recorder->collectives(i, When::kRing, beside ? computes : computes + moment.compute, false);
+        if (beside) recorder->slowdown(i, computes + moment.compute, moment.ring.slows);
+      }
+      compute = computes + std::max(moment.compute + moment.ring.slows, moment.ring.time);
+      send(moment.after, i, When::kAfter);
+      if (m + 1 == walked) send(moment.after_last, i, When::kAfterLast);
     }
-    if (m == 1) middle = compute - begin;  // the last one waits for the reductions of the step
+    if (m == 1) {  // the last one waits for the reductions of the step
+      middle = compute - begin;
+      if (recorder != nullptr) recorder->repeat(compute, microbatches - walked, middle);
+    }
   }
   return std::max(compute, network) + static_cast<double>(microbatches - walked) * middle + tail;
 }
@@ -158,6 +178,23 @@ class Evaluator {
   }
 
   Evaluation run() {
+    price();
+    evaluation_.objective = evaluation_.breakdown.objective();
+    evaluation_.step_time = simulated(nullptr);
+    return std::move(evaluation_);
+  }
+
+  StepTrace trace() {
+    StepRecorder recorder(flow_.timeline());
+    recorder_ = &recorder;
+    price();
+    const Seconds end = simulated(&recorder);
+    return recorder.finish(end - tail_, end);
+  }
+
+ private:
+  /// Fills the moments, the memory and the tail.
+  void price() {
     for (std::size_t i = 0; i < graph_.operators.size(); ++i)
       add_operator(static_cast<OperatorId>(i));
     for (const Transfer& transfer : flow_.transfers()) add_transfer(transfer);
@@ -167,28 +204,55 @@ class Evaluator {
     }
     add_direct_inputs();
     memory_.finish(evaluation_);
-    evaluation_.objective = evaluation_.breakdown.objective();
-    evaluation_.step_time = simulate(times_, flow_.timeline(), book_.options().microbatches, tail_);
-    return std::move(evaluation_);
   }
 
- private:
+  Seconds simulated(StepRecorder* recorder) const {
+    return simulate(times_,
+                    flow_.timeline(),
+                    book_.options().microbatches,
+                    tail_,
+                    evaluation_.profile,
+                    recorder);
+  }
+
   MomentTime& at(int moment) { return times_[static_cast<std::size_t>(moment)]; }
 
-  void communicate(int moment, OverlapKind kind, Seconds time) {
+  /// `tensor`: what is moved; none inside an operator.
+  static StepEvent exchange(Collective collective,
+                            AxisSet axes,
+                            std::optional<TensorId> tensor,
+                            Seconds time) {
+    StepEvent event;
+    event.collective = collective;
+    event.axes = axes;
+    event.tensor = tensor;
+    event.time = time;
+    return event;
+  }
+
+  void record(int moment, StepRecorder::When when, const StepEvent& event) const {
+    if (recorder_ != nullptr) recorder_->add(moment, when, event);
+  }
+
+  void communicate(int moment, OverlapKind kind, const StepEvent& event) {
+    using When = StepRecorder::When;
+    const Seconds time = event.time;
     evaluation_.communication += book_.per_step(time);
     const Overlap& overlap = book_.options().overlap;
     MomentTime& m = at(moment);
     switch (kind) {
       case OverlapKind::kActivation:
         m.blocking += time;
-        return;
+        return record(moment, When::kBlocking, event);
       case OverlapKind::kGradient:
-        return hide(m.after, kind, overlap.gradient, time);
+        hide(m.after, kind, overlap.gradient, time);
+        return record(moment, When::kAfter, event);
       case OverlapKind::kGather:
-        return hide(m.gather, kind, overlap.gather, time);
+        hide(m.gather, kind, overlap.gather, time);
+        return record(moment, When::kGather, event);
       case OverlapKind::kRing:
-        return hide(m.ring, kind, overlap.ring, time);
+        hide(m.ring, kind, overlap.ring, time);
+        return record(moment, When::kRing, event);
     }
   }
 
@@ -212,7 +276,12 @@ class Evaluator {
       evaluation_.breakdown.add(id, microbatches, {work, 0, compute, compute, 0});
       for (const InnerCollective& inner : price.collectives) {
         if (inner.pass != pass) continue;
-        communicate(moment, inner.overlap, static_cast<double>(inner.count) * inner.time);
+        communicate(moment,
+                    inner.overlap,
+                    exchange(inner.collective,
+                             inner.axes,
+                             std::nullopt,
+                             static_cast<double>(inner.count) * inner.time));
         evaluation_.breakdown.add(id,
                                   microbatches * inner.count,
                                   {inner.collective,
@@ -265,8 +334,8 @@ class Evaluator {
       if (transfer.saves && !transfer.stored)
         memory_.add(MemoryKind::kActivations, transfer.same, from_bytes, tensor);
     } else if (transfer.again) {
-      add_moves(*value, forward, reader);
-      add_moves(*value, transfer.copy_again.begin, reader);
+      add_moves(*value, tensor, forward, reader);
+      add_moves(*value, tensor, transfer.copy_again.begin, reader);
       memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes, tensor);
       if (transfer.saves) {
         memory_.add(MemoryKind::kActivations, transfer.kept, to_bytes, tensor);
@@ -274,13 +343,13 @@ class Evaluator {
         memory_.add(MemoryKind::kBuffers, transfer.copy_again, to_bytes, tensor);
       }
     } else {
-      add_moves(*value, forward, reader);
+      add_moves(*value, tensor, forward, reader);
       if (!transfer.saves) {
         memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes, tensor);
       } else if (!gathered) {
         memory_.add(MemoryKind::kActivations, transfer.kept, to_bytes, tensor);
       } else {
-        add_moves(*value, transfer.regathered.begin, reader);
+        add_moves(*value, tensor, transfer.regathered.begin, reader);
         memory_.add(MemoryKind::kBuffers, transfer.copy, to_bytes, tensor);
         memory_.add(MemoryKind::kBuffers, transfer.regathered, to_bytes, tensor);
         if (!transfer.stored)
@@ -288,13 +357,13 @@ class Evaluator {
       }
     }
     if (gradient != nullptr) {
-      add_moves(*gradient, transfer.gradient.end - 1, reader);
+      add_moves(*gradient, tensor, transfer.gradient.end - 1, reader);
       memory_.add(MemoryKind::kBuffers, transfer.gradient, to_bytes, tensor);
     }
   }
 
   /// What is exposed is rounded for the whole sequence: a step is charged what it adds to that.
-  void add_moves(const Redistribution& moves, int moment, OperatorId account) {
+  void add_moves(const Redistribution& moves, TensorId tensor, int moment, OperatorId account) {
     Seconds time;
     Seconds exposed;
     for (const RedistributionStep& step : moves.steps) {
@@ -305,8 +374,10 @@ class Evaluator {
           book_.options().microbatches,
           {step.collective, step.axes, all - exposed, step.time, step.bytes_moved});
       exposed = all;
+      communicate(moment,
+                  OverlapKind::kActivation,
+                  exchange(step.collective, step.axes, tensor, step.time));
     }
-    communicate(moment, OverlapKind::kActivation, moves.time);
   }
 
   void add_value(int number) {
@@ -326,7 +397,7 @@ class Evaluator {
     const TensorState state = value_state(book_, assignment_, number);
     const Redistribution* end = book_.forward_steps(value.tensor, state, book_.final_state(state));
     if (end != nullptr)
-      add_moves(*end, flow_.timeline().forward(*tensor.producer), *tensor.producer);
+      add_moves(*end, value.tensor, flow_.timeline().forward(*tensor.producer), *tensor.producer);
   }
 
   void add_parameter(TensorId id) {
@@ -337,6 +408,13 @@ class Evaluator {
     evaluation_.breakdown.add(account, 1, {Work::kOptimizer, 0, price.update, price.update, 0});
     evaluation_.compute += price.update;
     tail_ += price.update;
+    if (recorder_ != nullptr) {
+      StepEvent event;
+      event.kind = StepEvent::Kind::kUpdate;
+      event.tensor = id;
+      event.time = event.duration = price.update;
+      recorder_->add_to_tail(event);
+    }
     memory_.add_always(MemoryKind::kParameters, price.rest_bytes, id);
     memory_.add_always(MemoryKind::kGradients, price.gradient_bytes, id);
     memory_.add_always(MemoryKind::kOptimizer, price.optimizer_bytes, id);
@@ -358,21 +436,26 @@ class Evaluator {
                                    book_.exposed(overlap, step.time),
                                    step.time,
                                    step.bytes_moved});
+        StepEvent event = exchange(step.collective, step.axes, id, step.time);
         switch (move.kind) {
           case ParameterMove::Kind::kForwardGather:
-            communicate(span.first, OverlapKind::kGather, step.time);
+            communicate(span.first, OverlapKind::kGather, event);
             break;
           case ParameterMove::Kind::kBackwardGather:
-            communicate(span.backward_first, OverlapKind::kGather, step.time);
+            communicate(span.backward_first, OverlapKind::kGather, event);
             break;
           case ParameterMove::Kind::kUpdate:
             evaluation_.communication += step.time;
-            tail_ += book_.exposed(OverlapKind::kGather, step.time);
+            event.kind = StepEvent::Kind::kBlocking;
+            event.duration = book_.exposed(OverlapKind::kGather, step.time);
+            tail_ += event.duration;
+            if (recorder_ != nullptr) recorder_->add_to_tail(event);
             break;
           case ParameterMove::Kind::kGradient:
             if (!move.per_step) {
-              communicate(span.backward_last, OverlapKind::kGradient, step.time);
+              communicate(span.backward_last, OverlapKind::kGradient, event);
             } else {
+              record(span.backward_last, StepRecorder::When::kAfterLast, event);
               evaluation_.communication += step.time;
               hide(at(span.backward_last).after_last,
                    OverlapKind::kGradient,
@@ -408,6 +491,7 @@ class Evaluator {
   std::vector<MomentTime> times_;
   std::unordered_map<const Rule*, double> flops_;  ///< looked up only, never walked
   Seconds tail_;                                   ///< optimizer and what follows it
+  StepRecorder* recorder_ = nullptr;               ///< of trace()
   Evaluation evaluation_;
 };
 
@@ -438,6 +522,10 @@ TensorState parameter_state(PriceBook& book, const Assignment& assignment, Tenso
 
 Evaluation evaluate(PriceBook& book, const Assignment& assignment) {
   return Evaluator(book, assignment).run();
+}
+
+StepTrace trace_step(PriceBook& book, const Assignment& assignment) {
+  return Evaluator(book, assignment).trace();
 }
 
 std::string moment_name(const Graph& graph, const DataFlow& flow, int moment) {

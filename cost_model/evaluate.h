@@ -9,6 +9,7 @@
 
 #include "cost_model/cost_breakdown.h"
 #include "cost_model/price_book.h"
+#include "cost_model/step_trace.h"
 
 namespace meshplan {
 
@@ -56,6 +57,11 @@ TensorState far_state(PriceBook& book, const Assignment& assignment, const Trans
 TensorState parameter_state(PriceBook& book, const Assignment& assignment, TensorId tensor);
 
 Evaluation evaluate(PriceBook& book, const Assignment& assignment);
+
+/// The walk behind Evaluation::step_time, event by event. Of the micro-batches that are drawn, and
+/// `repeated` times of number 1, kCompute and kUpdate add up to Evaluation::compute and the times
+/// of collectives to Evaluation::communication; the largest memory is the peak.
+StepTrace trace_step(PriceBook& book, const Assignment& assignment);
 
 /// "forward of X", "recomputation of X", "backward of X".
 std::string moment_name(const Graph& graph, const DataFlow& flow, int moment);

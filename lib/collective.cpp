@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/collective.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace meshplan {
+
+bool uses_network(Collective collective) {
+  return std::find(kNetworkCollectives.begin(), kNetworkCollectives.end(), collective) !=
+         kNetworkCollectives.end();
+}
 
 const char* collective_name(Collective collective) {
   switch (collective) {

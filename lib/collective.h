@@ -31,6 +31,8 @@ inline constexpr std::array kNetworkCollectives = {Collective::kAllGather,
                                                    Collective::kSendReceive,
                                                    Collective::kBroadcast};
 
+bool uses_network(Collective collective);
+
 /// "all_gather", "reduce_scatter", ...: the names used in files.
 const char* collective_name(Collective collective);
 

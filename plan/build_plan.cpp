@@ -25,11 +25,6 @@ Phase phase_of(Pass pass) {
   return Phase::kForward;
 }
 
-bool uses_network(Collective collective) {
-  return std::find(kNetworkCollectives.begin(), kNetworkCollectives.end(), collective) !=
-         kNetworkCollectives.end();
-}
-
 /// Tokens of one step: the elements of the first integer input, else the rows of the first input.
 double tokens_of(const Graph& graph, std::int64_t microbatches) {
   const Tensor* first = nullptr;
