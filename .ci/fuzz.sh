@@ -90,7 +90,7 @@ fuzz_one() {
   fi
   # addresses that differ from run to run would change what counts as new
   if setarch "$(uname -m)" -R "build/fuzz/tests/fuzz/${reader}_fuzz" \
-    -seed="$seed" "${budget[@]}" -max_len="$longest" -timeout=20 -rss_limit_mb=2048 -reload=0 -print_final_stats=1 \
+    -seed="$seed" "${budget[@]}" -max_len="$longest" -timeout=120 -rss_limit_mb=2048 -reload=0 -print_final_stats=1 \
     -dict=tests/fuzz/json.dict -artifact_prefix="$folder/" \
     -seed_inputs="$(find "$seeds/$reader" -type f | LC_ALL=C sort | paste -sd,)" >"$log" 2>&1; then
     awk -v reader="$reader" '

@@ -298,7 +298,8 @@ std::string what_if_plot(const WhatIfReport& report) {
   svg += lines(all, x2, y2, [](const SeriesPoint& point) { return point.efficiency; });
   for (std::size_t i = 0; i < all.size(); ++i) {
     const double left = kLeft + column * static_cast<double>(i % columns);
-    const double middle = legend + kLegendRow * static_cast<double>(i / columns);
+    const std::size_t row = i / columns;
+    const double middle = legend + kLegendRow * static_cast<double>(row);
     svg += "<polyline points=\"" + px(left) + "," + px(middle) + " " + px(left + 32) + "," +
            px(middle) + "\" " + stroke(all[i]) + "/>\n";
     svg += mark(all[i], left + 16, middle);

@@ -50,7 +50,6 @@ namespace {
 constexpr int kMostSteps = 40;     ///< of improving a partition
 constexpr int kMostPrices = 12;    ///< of memory, before bytes alone count
 constexpr int kPricesBetween = 2;  ///< between the last that did not fit and the first that did
-constexpr std::size_t kMostJoined = 3;  ///< meshes searched once more within the limit
 
 using Sizes = std::vector<std::int64_t>;
 
