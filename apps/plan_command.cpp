@@ -823,31 +823,12 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
       ->type_name("cost|rules");
   app.add_option("--constraints", options->constraints, "What is fixed, meshplan.constraints/1.0")
       ->type_name("FILE");
-  app.add_option("--mode", options->mode, "With gradients and optimizer, or the forward pass alone")
-      ->check(CLI::IsMember({"training", "inference"}))
-      ->type_name("training|inference")
-      ->capture_default_str();
-  app.add_option("--optimizer", options->optimizer, "Its state takes memory and time")
-      ->check(CLI::IsMember({"adamw", "adam", "sgd", "momentum", "adafactor", "none"}))
-      ->type_name("adamw|adam|sgd|momentum|adafactor|none")
-      ->capture_default_str();
-  app.add_option("--microbatches",
-                 options->microbatches,
-                 "Passes per step; divides the dimension \"batch\". auto: the best power of two")
-      ->type_name("M|auto")
-      ->capture_default_str();
-  app.add_option("--recompute",
-                 options->recompute,
-                 "What the backward makes again instead of storing it: nothing, what is cheap, or "
-                 "whole layers")
-      ->check(CLI::IsMember({"none", "selective", "selective-op", "full"}))
-      ->type_name("none|selective|selective-op|full")
-      ->capture_default_str();
-  app.add_option("--overlap",
-                 options->overlap,
-                 "Fractions of communication hidden behind computation, over the cluster's: "
-                 "gradient=0.8,gather=0.8,ring=0.8,activation=0,expert=0")
-      ->type_name("KIND=F,...");
+  add_step_options(app,
+                   {options->mode,
+                    options->optimizer,
+                    options->microbatches,
+                    options->recompute,
+                    options->overlap});
   app.add_option("--memory-limit",
                  options->memory_limit,
                  "Memory per device that a plan may use, e.g. 64GiB (default: the device's without "

@@ -14,6 +14,34 @@
 
 namespace meshplan {
 
+void add_step_options(CLI::App& app, StepOptionTexts options) {
+  app.add_option("--mode", options.mode, "With gradients and optimizer, or the forward pass alone")
+      ->check(CLI::IsMember({"training", "inference"}))
+      ->type_name("training|inference")
+      ->capture_default_str();
+  app.add_option("--optimizer", options.optimizer, "Its state takes memory and time")
+      ->check(CLI::IsMember({"adamw", "adam", "sgd", "momentum", "adafactor", "none"}))
+      ->type_name("adamw|adam|sgd|momentum|adafactor|none")
+      ->capture_default_str();
+  app.add_option("--microbatches",
+                 options.microbatches,
+                 "Passes per step; divides the dimension \"batch\". auto: the best power of two")
+      ->type_name("M|auto")
+      ->capture_default_str();
+  app.add_option("--recompute",
+                 options.recompute,
+                 "What the backward makes again instead of storing it: nothing, what is cheap, or "
+                 "whole layers")
+      ->check(CLI::IsMember({"none", "selective", "selective-op", "full"}))
+      ->type_name("none|selective|selective-op|full")
+      ->capture_default_str();
+  app.add_option("--overlap",
+                 options.overlap,
+                 "Fractions of communication hidden behind computation, over the cluster's: "
+                 "gradient=0.8,gather=0.8,ring=0.8,activation=0,expert=0")
+      ->type_name("KIND=F,...");
+}
+
 Result<void> parse_overlap(const std::string& text, Overlap& overlap) {
   const std::pair<const char*, double*> kinds[] = {{"gradient", &overlap.gradient},
                                                    {"gather", &overlap.gather},

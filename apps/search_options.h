@@ -14,6 +14,18 @@
 
 namespace meshplan {
 
+/// Where the texts of the options that say what a step is go; their values are the defaults.
+struct StepOptionTexts {
+  std::string& mode;
+  std::string& optimizer;
+  std::string& microbatches;
+  std::string& recompute;
+  std::string& overlap;
+};
+
+/// --mode, --optimizer, --microbatches, --recompute, --overlap. The texts outlive the run.
+void add_step_options(CLI::App& app, StepOptionTexts options);
+
 /// --overlap: "gradient=0.8,gather=0.5" over the cluster's fractions. Errors: kUsage.
 Result<void> parse_overlap(const std::string& text, Overlap& overlap);
 
