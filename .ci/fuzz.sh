@@ -4,7 +4,7 @@
 # of inputs per reader), about two minutes on two cores; for continuous integration.
 # Usage: fuzz.sh [--seconds N [--seed S]] [READER...]
 #   --seconds N   runs each reader for N seconds instead, from another seed every time
-#   READER        graph, cluster, constraints, plan, cost_graph, contest, rule, hf; all by default
+#   READER        graph, cluster, constraints, plan, whatif, cost_graph, contest, rule, hf; all by default
 # An input that breaks a reader is kept in build/fuzz/found/READER.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,6 +15,7 @@ table="graph 50000 16384
 cluster 25000 8192
 constraints 240000 4096
 plan 25000 16384
+whatif 30000 8192
 cost_graph 120000 16384
 contest 120000 4096
 rule 800000 1024
@@ -72,6 +73,9 @@ for mesh in dp=8 dp=2,tp=4; do
 done
 "$meshplan" plan "$mlp" --cluster dgx-a100-80g --devices 8 --mesh tp=8 --constraints examples/mlp/tensor_parallel.json \
   -o "$seeds/plan/constrained.json" >/dev/null
+"$meshplan" whatif "$mlp" --cluster dgx-a100-80g --devices 8,16 --memory 4200MiB,80GiB --network 1x,nvlink=0.5x --format json \
+  -o "$seeds/whatif/sweep.json"
+"$meshplan" whatif "$mlp" --cluster dgx-a100-80g --devices 8,16 --batch 32,64 --shard 1/2 -o "$seeds/whatif/part.json"
 unset ASAN_OPTIONS
 while IFS= read -r line; do
   number=$((${number:-0} + 1))

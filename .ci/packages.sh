@@ -38,6 +38,8 @@ if [ "$need" != build ]; then
   need_program cbc coinor-cbc # one test and a benchmark; where it is missing they compare nothing
   need_program dot graphviz   # renders exported drawings; where it is missing they are only written
   need_program python3 python3 # runs exported Python; where it is missing it is only written
+  need_program zsh zsh         # tries its completion; where it is missing it is only written
+  need_program fish fish       # the same
 fi
 if [ "$need" = check ]; then
   need_program clang++ clang

@@ -22,6 +22,7 @@
 
 #include "apps/command_help.h"
 #include "lib/nearest_name.h"
+#include "lib/text.h"
 
 namespace meshplan {
 namespace {
@@ -129,6 +130,24 @@ Result<void> write_in_place(const std::string& path, std::string_view text) {
   return {};
 }
 
+/// Whether two paths, of files that need not exist, are one place.
+bool same_place(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  std::error_code status;
+  if (std::filesystem::equivalent(a, b, status) && !status) return true;
+  const auto first = std::filesystem::weakly_canonical(a, status);
+  if (status) return false;
+  const auto second = std::filesystem::weakly_canonical(b, status);
+  return !status && first == second;
+}
+
+/// Whether writing `path` takes away the file `input`; what is written to a device or a pipe does
+/// not.
+bool replaces(const std::string& path, const std::string& input) {
+  std::error_code status;
+  return std::filesystem::is_regular_file(path, status) && same_place(path, input);
+}
+
 Error too_large(const std::string& name) {
   return {
       ErrorCode::kInput,
@@ -209,6 +228,24 @@ Result<void> check_inputs(std::span<const std::string> paths) {
   if (std::count(paths.begin(), paths.end(), "-") < 2) return {};
   return fail(
       ErrorCode::kUsage, "-", "only one input can be standard input; the others need files");
+}
+
+Result<void> check_outputs(std::span<const OutputFile> outputs,
+                           std::span<const std::string> inputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [option, path] = outputs[i];
+    if (path.empty()) continue;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!outputs[j].path.empty() && same_place(path, outputs[j].path))
+        return usage(option, "writes to the same place as " + outputs[j].option);
+    }
+    if (path == "-") continue;
+    for (const std::string& input : inputs) {
+      if (!input.empty() && input != "-" && replaces(path, input))
+        return usage(option, "would replace " + meshplan::quoted(input) + ", which is read here");
+    }
+  }
+  return {};
 }
 
 Result<std::string> read_file(const std::string& path) {

@@ -70,6 +70,17 @@ std::string input_name(const std::string& path);
 /// Only one of a command's inputs can be standard input. Errors: kUsage.
 Result<void> check_inputs(std::span<const std::string> paths);
 
+/// A file that a command writes: the option that names it, and where it goes ("": nowhere).
+struct OutputFile {
+  std::string option;
+  std::string path;
+};
+
+/// Each output goes to a place of its own, and to none of the command's inputs, which it would
+/// destroy. Errors: kUsage.
+Result<void> check_outputs(std::span<const OutputFile> outputs,
+                           std::span<const std::string> inputs);
+
 /// The content of a file, or of standard input for "-"; at most a gigabyte (2^30). Errors: kInput.
 Result<std::string> read_file(const std::string& path);
 

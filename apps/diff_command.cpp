@@ -75,6 +75,12 @@ Result<void> check_arguments(const DiffCommandOptions& options, const CommonOpti
   if (to_stdout(options.new_plan) + to_stdout(options.junit) + (shown ? 1 : 0) > 1)
     return usage(to_stdout(options.junit) ? "--junit" : "--new-plan",
                  "standard output is taken already; name a file, or one with -o");
+  const OutputFile outputs[] = {
+      {"-o", common.output}, {"--new-plan", options.new_plan}, {"--junit", options.junit}};
+  // the plan of --replan may be replaced by the new one
+  const std::string inputs[] = {
+      options.before, options.after, options.graph, options.cluster, options.constraints};
+  if (auto done = check_outputs(outputs, inputs); !done) return fail(done.error());
   return check_inputs(
       std::vector{options.before, options.after, options.replan, options.graph, options.cluster});
 }

@@ -232,38 +232,22 @@ const SearchRow* search_named(const std::string& name) {
   return found == std::end(kSearches) ? nullptr : found;
 }
 
-/// Where the cost graph goes: not where the plan goes.
-Result<void> check_cost_graph_file(const PlanCommandOptions& options, const CommonOptions& common) {
-  const std::string& file = options.cost_graph_file;
-  if (file.empty()) {
-    if (!options.cost_graph_format_given) return {};
+/// Where the plan, the cost graph and the trace go: each to a place of its own.
+Result<void> check_plan_outputs(const PlanCommandOptions& options, const CommonOptions& common) {
+  const OutputFile outputs[] = {{"-o", common.output},
+                                {"--dump-cost-graph", options.cost_graph_file},
+                                {"--trace", options.trace}};
+  // an earlier plan (--prefer) may be replaced by what comes of it
+  const std::string inputs[] = {options.graph, options.cluster, options.constraints};
+  if (auto done = check_outputs(outputs, inputs); !done) return fail(done.error());
+  if (options.cost_graph_file.empty() && options.cost_graph_format_given)
     return usage("--cost-graph-format",
                  "says how to write what --dump-cost-graph, not given, writes");
+  for (const OutputFile& output : outputs) {
+    if (output.option != "-o" && output.path == "-" && common.format != "text")
+      return usage(output.option,
+                   "standard output has the plan (--format " + common.format + "); give a file");
   }
-  std::error_code ignored;
-  if (file == common.output ||
-      (!common.output.empty() && std::filesystem::equivalent(file, common.output, ignored)))
-    return usage("--dump-cost-graph", "the plan is written to the same file (-o)");
-  if (file == "-" && common.format != "text")
-    return usage("--dump-cost-graph",
-                 "standard output has the plan (--format " + common.format + "); give a file");
-  return {};
-}
-
-/// Where the trace goes: not where anything else goes.
-Result<void> check_trace_file(const PlanCommandOptions& options, const CommonOptions& common) {
-  if (options.trace.empty()) return {};
-  const std::pair<const char*, const std::string*> others[] = {
-      {"-o", &common.output}, {"--dump-cost-graph", &options.cost_graph_file}};
-  std::error_code ignored;
-  for (const auto& [option, file] : others) {
-    if (!file->empty() &&
-        (*file == options.trace || std::filesystem::equivalent(*file, options.trace, ignored)))
-      return usage("--trace", std::string("the same file is written by ") + option);
-  }
-  if (options.trace == "-" && common.format != "text")
-    return usage("--trace",
-                 "standard output has the plan (--format " + common.format + "); give a file");
   return {};
 }
 
@@ -303,8 +287,9 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
   }
   request.dp.prices.optimizer = *parse_optimizer(options.optimizer);
   request.dp.prices.overlap = request.cluster.efficiency.overlap;
-  if (auto done = parse_overlap(options.overlap, request.dp.prices.overlap); !done)
-    return fail(done.error());
+  const auto overlap = parse_overlap(options.overlap);
+  if (!overlap) return fail(overlap.error());
+  apply(*overlap, request.dp.prices.overlap);
   request.dp.memory_limit = request.cluster.plan_memory();
   if (!options.memory_limit.empty()) {
     auto limit = parse_bytes(options.memory_limit);
@@ -334,8 +319,7 @@ Result<PlanRequest> read_request(const PlanCommandOptions& options, const Common
       return usage("--sapp", "\"" + options.sapp + "\": expected \"exact\" or \"greedy\"");
     if (options.sapp == "greedy") request.sapp = SappRounds::kGreedy;
   }
-  if (auto done = check_cost_graph_file(options, common); !done) return fail(done.error());
-  if (auto done = check_trace_file(options, common); !done) return fail(done.error());
+  if (auto done = check_plan_outputs(options, common); !done) return fail(done.error());
   request.dp.threads = threads_of(common);
 
   auto text = read_file(options.graph);
@@ -727,9 +711,12 @@ std::variant<std::vector<Plan>, int> find_plans(const PlanCommandOptions& option
   std::vector<DpJob> jobs;
   for (std::size_t i = 0; i < request->graphs.size(); ++i)
     jobs.push_back({&request->graphs[i], request->microbatches[i]});
-  std::optional<SearchControl> control(std::in_place, request->time_limit, common);
+  std::optional<SearchControl> control(
+      std::in_place, request->time_limit, common, "planning the first meshes");
   request->dp.stop = [&] { return control->stop(); };
-  request->dp.progress = [&](const DpProgress& progress) { control->show(progress); };
+  request->dp.progress = [&](const DpProgress& progress) {
+    if (control->visible()) control->show(progress_text(progress));
+  };
   auto answer =
       search_named(options.search)->run(static_cast<std::size_t>(options.top), *request, jobs);
   std::optional<Preferred> preferred;
@@ -828,18 +815,13 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
                     options->optimizer,
                     options->microbatches,
                     options->recompute,
-                    options->overlap});
+                    options->overlap,
+                    options->unknown_operators});
   app.add_option("--memory-limit",
                  options->memory_limit,
                  "Memory per device that a plan may use, e.g. 64GiB (default: the device's without "
                  "reserves)")
       ->type_name("SIZE");
-  app.add_option("--unknown-operators",
-                 options->unknown_operators,
-                 "Operators without a rule: an error, or accepted as replicated")
-      ->check(CLI::IsMember({"error", "replicate"}))
-      ->type_name("error|replicate")
-      ->capture_default_str();
   app.add_option("--baseline", options->baselines, "Also price a textbook plan (may be repeated)")
       ->check(CLI::IsMember({"ddp", "zero1", "zero2", "fsdp", "megatron", "megatron-sp"}))
       ->type_name("ddp|zero1|zero2|fsdp|megatron|megatron-sp")

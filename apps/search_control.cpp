@@ -2,6 +2,7 @@
 #include "apps/search_control.h"
 
 #include <atomic>
+#include <utility>
 
 #include <signal.h>
 
@@ -29,8 +30,10 @@ std::string progress_text(const DpProgress& progress) {
   return text + ", gap " + readable_percent(best > 0 ? (best - *progress.lower_bound) / best : 0);
 }
 
-SearchControl::SearchControl(std::optional<Seconds> limit, const CommonOptions& common)
-    : line_(common, "planning the first meshes") {
+SearchControl::SearchControl(std::optional<Seconds> limit,
+                             const CommonOptions& common,
+                             std::string text)
+    : line_(common, std::move(text)) {
   // a limit beyond what the clock counts is none
   constexpr double kLongest = 1e9;
   if (limit && limit->value < kLongest)
@@ -49,10 +52,6 @@ SearchControl::~SearchControl() { ::sigaction(SIGINT, &before, nullptr); }
 
 bool SearchControl::stop() const {
   return interrupted || (end_ && std::chrono::steady_clock::now() >= *end_);
-}
-
-void SearchControl::show(const DpProgress& progress) {
-  if (line_.visible()) line_.show(progress_text(progress));
 }
 
 }  // namespace meshplan

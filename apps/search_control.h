@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a search at a time limit or at Ctrl-C, and shows on a terminal how far it is. The only clock
-// in the program; what a plan says never depends on it but for where the search was ended.
+// Ends a search at a time limit or at Ctrl-C, and shows on a terminal how far it is. What a plan
+// says never depends on the clock but for where the search was ended.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "apps/progress_line.h"
 #include "lib/units.h"
@@ -20,16 +21,18 @@ std::string progress_text(const DpProgress& progress);
 /// ends the program as usual. One at a time.
 class SearchControl {
  public:
-  /// `limit`: from now on.
-  SearchControl(std::optional<Seconds> limit, const CommonOptions& common);
+  /// `limit`: from now on. `text`: what is shown first.
+  SearchControl(std::optional<Seconds> limit, const CommonOptions& common, std::string text);
   ~SearchControl();
   SearchControl(const SearchControl&) = delete;
   SearchControl& operator=(const SearchControl&) = delete;
 
   /// Whether to end now; may be called from any thread.
   bool stop() const;
+  /// Whether the line can be seen at all: where not, texts need not be made.
+  bool visible() const { return line_.visible(); }
   /// Replaces the line that is shown; from any thread.
-  void show(const DpProgress& progress);
+  void show(std::string text) { line_.show(std::move(text)); }
 
  private:
   std::optional<std::chrono::steady_clock::time_point> end_;

@@ -40,14 +40,22 @@ void add_step_options(CLI::App& app, StepOptionTexts options) {
                  "Fractions of communication hidden behind computation, over the cluster's: "
                  "gradient=0.8,gather=0.8,ring=0.8,activation=0,expert=0")
       ->type_name("KIND=F,...");
+  app.add_option("--unknown-operators",
+                 options.unknown_operators,
+                 "Operators without a rule: an error, or accepted as replicated")
+      ->check(CLI::IsMember({"error", "replicate"}))
+      ->type_name("error|replicate")
+      ->capture_default_str();
 }
 
-Result<void> parse_overlap(const std::string& text, Overlap& overlap) {
-  const std::pair<const char*, double*> kinds[] = {{"gradient", &overlap.gradient},
-                                                   {"gather", &overlap.gather},
-                                                   {"ring", &overlap.ring},
-                                                   {"activation", &overlap.activation},
-                                                   {"expert", &overlap.expert}};
+Result<OverlapChanges> parse_overlap(const std::string& text) {
+  constexpr std::pair<const char*, double Overlap::*> kKinds[] = {
+      {"gradient", &Overlap::gradient},
+      {"gather", &Overlap::gather},
+      {"ring", &Overlap::ring},
+      {"activation", &Overlap::activation},
+      {"expert", &Overlap::expert}};
+  OverlapChanges changes;
   std::set<std::string> given;
   std::size_t begin = 0;
   while (begin < text.size()) {
@@ -56,10 +64,10 @@ Result<void> parse_overlap(const std::string& text, Overlap& overlap) {
     const std::string name = part.substr(0, part.find('='));
     if (!given.insert(name).second) return usage("--overlap", "\"" + name + "\" is given twice");
     const auto kind = std::find_if(
-        std::begin(kinds), std::end(kinds), [&](const auto& k) { return name == k.first; });
-    if (kind == std::end(kinds)) {
+        std::begin(kKinds), std::end(kKinds), [&](const auto& k) { return name == k.first; });
+    if (kind == std::end(kKinds)) {
       std::vector<std::string> names;
-      for (const auto& k : kinds) names.emplace_back(k.first);
+      for (const auto& k : kKinds) names.emplace_back(k.first);
       return usage(
           "--overlap",
           "\"" + name +
@@ -72,10 +80,14 @@ Result<void> parse_overlap(const std::string& text, Overlap& overlap) {
     if (!fraction || !(*fraction >= 0 && *fraction <= 1))
       return usage("--overlap",
                    "\"" + part + "\": expected a fraction from 0 to 1, e.g. gradient=0.8");
-    *kind->second = *fraction;
+    changes.emplace_back(kind->second, *fraction);
     begin = end + 1;
   }
-  return {};
+  return changes;
+}
+
+void apply(const OverlapChanges& changes, Overlap& overlap) {
+  for (const auto& [fraction, value] : changes) overlap.*fraction = value;
 }
 
 Result<std::vector<std::int64_t>> parse_microbatches(const std::string& text,

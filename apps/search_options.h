@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/command.h"
@@ -21,13 +22,19 @@ struct StepOptionTexts {
   std::string& microbatches;
   std::string& recompute;
   std::string& overlap;
+  std::string& unknown_operators;
 };
 
-/// --mode, --optimizer, --microbatches, --recompute, --overlap. The texts outlive the run.
+/// --mode, --optimizer, --microbatches, --recompute, --overlap, --unknown-operators. The texts
+/// outlive the run.
 void add_step_options(CLI::App& app, StepOptionTexts options);
 
-/// --overlap: "gradient=0.8,gather=0.5" over the cluster's fractions. Errors: kUsage.
-Result<void> parse_overlap(const std::string& text, Overlap& overlap);
+/// The fractions of --overlap that are given; the others are the cluster's.
+using OverlapChanges = std::vector<std::pair<double Overlap::*, double>>;
+
+/// --overlap: "gradient=0.8,gather=0.5". Errors: kUsage.
+Result<OverlapChanges> parse_overlap(const std::string& text);
+void apply(const OverlapChanges& changes, Overlap& overlap);
 
 /// --microbatches: "4" or "auto", the powers of two that divide the graph's batch; ascending.
 /// Errors: kUsage.

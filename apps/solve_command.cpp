@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // meshplan solve FILE: a cost graph alone, in our own or the contest's format, to the best
 // assignment with a lower bound; --check evaluates an assignment instead.
-#include <atomic>
+#include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -13,7 +12,7 @@
 #include <spdlog/spdlog.h>
 
 #include "apps/command.h"
-#include "apps/progress_line.h"
+#include "apps/search_control.h"
 #include "apps/search_options.h"
 #include "graph/json.h"
 #include "plan/readable.h"
@@ -31,10 +30,6 @@ struct SolveCommandOptions {
   double time_limit = 0;   ///< 0: none
   std::int64_t iterations = 0;
 };
-
-/// Set by Ctrl-C: the best so far is printed.
-std::atomic<bool> solve_interrupted{false};
-extern "C" void interrupt_solve(int /*signal*/) { solve_interrupted.store(true); }
 
 constexpr std::int64_t kExactInDouble = std::int64_t{1} << 53;
 
@@ -289,18 +284,16 @@ int run_solve(const SolveCommandOptions& options, const CommonOptions& common) {
   solve.iterations_given = options.iterations > 0;
   solve.seed = common.seed;
   solve.threads = threads_of(common);
-  solve_interrupted.store(false);
-  solve.stop = [] { return solve_interrupted.load(); };
-  const auto previous = std::signal(SIGINT, interrupt_solve);
   const CostGraphSolution solution = [&] {
-    ProgressLine line(common, "reducing the graph");
-    if (line.visible())
+    // the time limit is the solver's, which counts from before the graph was read
+    SearchControl control(std::nullopt, common, "reducing the graph");
+    solve.stop = [&] { return control.stop(); };
+    if (control.visible())
       solve.progress = [&](const CostGraphProgress& progress) {
-        line.show(progress_text(*graph, progress));
+        control.show(progress_text(*graph, progress));
       };
     return solve_cost_graph(*graph, solve);
   }();
-  std::signal(SIGINT, previous);
   const CostGraphSolution::Phases& phases = solution.phases;
   spdlog::info("reduced in {:.3f} s, first assignment after {:.3f} s, ended after {:.3f} s",
                phases.reduce_seconds,

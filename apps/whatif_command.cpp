@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -336,12 +335,9 @@ Result<std::unique_ptr<WhatIfRequest>> read_what_if_request(const WhatIfCommandO
   if (!network) return fail(network.error());
   sweep.network = std::move(*network);
   if (auto done = check_machines(sweep); !done) return fail(done.error());
-  Overlap ignored;
-  if (auto done = parse_overlap(options.overlap, ignored); !done) return fail(done.error());
-  sweep.overlap = [text = options.overlap](Overlap& overlap) {
-    const auto done = parse_overlap(text, overlap);  // checked above
-    static_cast<void>(done.has_value());
-  };
+  auto changes = parse_overlap(options.overlap);
+  if (!changes) return fail(changes.error());
+  sweep.overlap = [changes = std::move(*changes)](Overlap& overlap) { apply(changes, overlap); };
   if (!options.shard.empty()) {
     auto shard = parse_shard(options.shard);
     if (!shard) return fail(shard.error());
@@ -404,19 +400,15 @@ Result<WhatIfReport> merged_report(const WhatIfCommandOptions& options) {
 
 // ---- Printing -----------------------------------------------------------------------------------
 
-/// Each result goes to a place of its own.
-Result<void> check_outputs(const WhatIfCommandOptions& options, const CommonOptions& common) {
-  const std::pair<const char*, const std::string*> outputs[] = {
-      {"-o", &common.output}, {"--csv", &options.csv}, {"--plot", &options.plot}};
-  std::error_code ignored;
-  for (const auto& [option, file] : outputs) {
-    for (const auto& [other, other_file] : outputs) {
-      if (option == other || file->empty() || other_file->empty()) continue;
-      if (*file == *other_file ||
-          (std::filesystem::equivalent(*file, *other_file, ignored) && !ignored))
-        return usage(other, std::string("writes to the same place as ") + option);
-    }
-  }
+/// Each result goes to a place of its own, and a part is JSON.
+Result<void> check_what_if_outputs(const WhatIfCommandOptions& options,
+                                   const CommonOptions& common) {
+  const OutputFile outputs[] = {
+      {"-o", common.output}, {"--csv", options.csv}, {"--plot", options.plot}};
+  std::vector<std::string> inputs = options.clusters;
+  inputs.insert(inputs.end(), {options.graph, options.constraints});
+  inputs.insert(inputs.end(), options.merge.begin(), options.merge.end());
+  if (auto done = check_outputs(outputs, inputs); !done) return fail(done.error());
   if (!options.shard.empty()) {
     if (common.format == "markdown")
       return usage("--format", "a part (--shard) is JSON, which --merge reads");
@@ -462,7 +454,7 @@ int print_what_if(const WhatIfReport& report,
 }
 
 int run_what_if(const WhatIfCommandOptions& options, const CommonOptions& common) {
-  if (auto done = check_outputs(options, common); !done) return report(done.error());
+  if (auto done = check_what_if_outputs(options, common); !done) return report(done.error());
   if (!options.merge.empty()) {
     const auto merged = merged_report(options);
     if (!merged) return report(merged.error());
@@ -530,17 +522,12 @@ RunCommand define_whatif(CLI::App& app, CommonOptions& common) {
                     options->optimizer,
                     options->microbatches,
                     options->recompute,
-                    options->overlap});
+                    options->overlap,
+                    options->unknown_operators});
   app.add_option("--constraints",
                  options->constraints,
                  "What is fixed, meshplan.constraints/1.0 without a mesh")
       ->type_name("FILE");
-  app.add_option("--unknown-operators",
-                 options->unknown_operators,
-                 "Operators without a rule: an error, or accepted as replicated")
-      ->check(CLI::IsMember({"error", "replicate"}))
-      ->type_name("error|replicate")
-      ->capture_default_str();
   CLI::Option* const csv =
       app.add_option("--csv", options->csv, "Also write a line per point")->type_name("FILE");
   CLI::Option* const plot =

@@ -126,6 +126,17 @@ std::vector<std::string> texts(FieldReader& fields, std::string_view key) {
   return cursor ? fields.keep(cursor->as_strings()) : std::vector<std::string>();
 }
 
+/// What follows from the rest is not kept, but must be of its kind.
+void check_derived(FieldReader& fields) {
+  for (const char* key : {"gap", "efficiency"}) {
+    if (const auto at = fields.find(key)) fields.keep(at->as_double());
+  }
+  for (const char* key : {"on_device_front", "on_price_front"}) {
+    if (const auto at = fields.find(key)) fields.keep(at->as_bool());
+  }
+  if (const auto at = fields.find("missing_memory")) fields.keep(at->as_int64(0, kMostInteger));
+}
+
 std::vector<JsonCursor> elements(FieldReader& fields, std::string_view key) {
   const auto cursor = fields.require(key);
   if (!cursor) return {};
@@ -284,6 +295,7 @@ WhatIfPoint read_point(const JsonCursor& at,
   }
   if (point.status == WhatIfStatus::kImpossible && fields.ok())
     point.reason = fields.text("reason");
+  check_derived(fields);
   if (!fields.ok()) whole.keep(Result<void>(fields.failure()));
   return point;
 }

@@ -241,6 +241,8 @@ TEST_CASE("a wrong command line of diff is 2, a wrong file 3, on one line") {
   fails({plan, plan, "--max-memory-growth", "1e3"}, 2, "a fraction below 1, e.g. 2% or 0.02");
   fails({plan, plan, "--ignore", "a..b"}, 2, "--ignore");
   fails({plan, plan, "--junit", "-"}, 2, "standard output is taken");
+  fails({plan, plan, "--junit", "x", "-o", "x"}, 2, "--junit: writes to the same place as -o");
+  fails({plan, plan, "--junit", plan}, 2, "which is read here");
   fails({"-", "-"}, 2, "only one input can be standard input");
   fails({plan, plan, "--max-slowdwn", "2%"}, 2, "did you mean \"--max-slowdown\"?");
   fails({plan, folder.file("none.json")}, 3, "none.json");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -156,6 +157,80 @@ TEST_CASE("bash completes commands, options, values and files") {
   CHECK(completed("import hf c.json --out", "4") == "\n--output\n");
   CHECK(completed("schema cl", "2") == "\ncluster\n");
   CHECK(completed("completion f", "2") == "\nfish\n");
+}
+
+TEST_CASE("fish completes commands, options and values") {
+  const TemporaryFolder folder;
+  if (run_shell("/bin/sh", "command -v fish >/dev/null", folder).exit_code != 0) {
+    WARN("fish is not there: its completion was not tried");
+    return;
+  }
+  // "word<tab>description" a line; the words alone
+  const auto completed = [&](const std::string& line) {
+    const ProgramRun run =
+        run_shell("/bin/sh",
+                  "exec fish --no-config -c 'meshplan completion fish | source; complete -C \"" +
+                      line + "\"'",
+                  folder);
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    std::string words = "\n";
+    std::istringstream lines(run.out);
+    for (std::string one; std::getline(lines, one);) words += one.substr(0, one.find('\t')) + "\n";
+    return words;
+  };
+  CHECK(completed("meshplan pl") == "\nplan\n");
+  CHECK(completed("meshplan import h") == "\nhf\n");
+  CHECK(completed("meshplan plan --memory") == "\n--memory-limit\n");
+  CHECK(completed("meshplan plan g.json --optimizer ada") == "\nadafactor\nadam\nadamw\n");
+  CHECK(completed("meshplan plan --cluster dgx-a100") == "\ndgx-a100-40g\ndgx-a100-80g\n");
+  CHECK(completed("meshplan import hf c.json --mo") == "\n--mode\n");
+  CHECK(completed("meshplan schema cl") == "\ncluster\n");
+}
+
+TEST_CASE("zsh completes commands, options and values") {
+  const TemporaryFolder folder;
+  if (run_shell("/bin/sh", "command -v zsh >/dev/null", folder).exit_code != 0) {
+    WARN("zsh is not there: its completion was not tried");
+    return;
+  }
+  // completion works on a terminal alone: a shell in a pseudo terminal is given words and a tab,
+  // and a key that writes the line as it has become
+  const std::string script = R"zsh(
+meshplan completion zsh > _meshplan
+zmodload zsh/zpty
+# waits until the file has so many lines; what the shell shows has to be read meanwhile
+wait-for() {
+  local i
+  for ((i = 0; i < 600; ++i)); do
+    while zpty -r -t shell shown; do :; done
+    [[ -e $1 && $(wc -l <$1) -ge $2 ]] && return
+    sleep 0.05
+  done
+}
+zpty shell zsh -f -i
+zpty -w shell 'PS1=; fpath=($PWD $fpath); autoload -U compinit; compinit -u -D'
+zpty -w shell 'line-is() { print -r -- "<$BUFFER>" >>lines }; zle -N line-is'
+zpty -w shell 'zle-line-init() { print >ready }; zle -N zle-line-init'
+zpty -w shell 'bindkey "^I" complete-word; bindkey "^T" line-is; bindkey "^U" kill-whole-line'
+wait-for ready 1
+count=0
+for line in 'meshplan pl' 'meshplan import h' 'meshplan plan --memory' \
+    'meshplan plan g.json --optimizer=adag' 'meshplan plan g.json --optimizer=adaf' \
+    'meshplan import hf c.json --mo' 'meshplan schema cl'; do
+  zpty -n -w shell "$line"$'\t\x14\x15'
+  wait-for lines $((++count))
+done
+zpty -d shell
+cat lines
+)zsh";
+  const std::string file = folder.write("try.zsh", script);
+  const ProgramRun run = run_shell("/bin/sh", "exec zsh -f '" + file + "'", folder);
+  INFO(run.err);
+  CHECK(run.out ==
+        "<meshplan plan >\n<meshplan import hf >\n<meshplan plan --memory-limit=>\n"
+        "<meshplan plan g.json --optimizer=adag>\n<meshplan plan g.json --optimizer=adafactor >\n"
+        "<meshplan import hf c.json --mode=>\n<meshplan schema cluster >\n");
 }
 
 TEST_CASE("the completions for zsh and fish name every command and option") {

@@ -90,9 +90,14 @@ TEST_CASE("a trace cannot be written where something else is") {
     CHECK(run.err.find(message) != std::string::npos);
     CHECK(run.out.empty());
   };
-  refused({"--trace", file, "-o", file}, "--trace: the same file is written by -o");
+  refused({"--trace", file, "-o", file}, "--trace: writes to the same place as -o");
   refused({"--trace", file, "--mesh", "a=16", "--dump-cost-graph", file},
-          "--trace: the same file is written by --dump-cost-graph");
+          "--trace: writes to the same place as --dump-cost-graph");
+  // the same place by another name, though nothing is there yet
+  refused({"--trace", (folder.path() / "." / "x.json").string(), "-o", file},
+          "--trace: writes to the same place as -o");
+  refused({"--mesh", "a=16", "--dump-cost-graph", file, "-o", file},
+          "--dump-cost-graph: writes to the same place as -o");
   refused({"--trace", "-", "--format", "json"}, "--trace: standard output has the plan");
   refused({"--trace", ""}, "expected a value, found an empty text");
   const ProgramRun nowhere = plan({"--mesh", "a=16", "--trace", folder.file("no/x.json")});

@@ -36,6 +36,13 @@ ProgramRun propagate(const std::string& graph, std::vector<std::string> options)
   return test::run_program(options);
 }
 
+/// The run, which must have ended with 0.
+ProgramRun succeeded(ProgramRun run) {
+  INFO(run.out << run.err);
+  REQUIRE(run.exit_code == 0);
+  return run;
+}
+
 /// The plan, checked and verified.
 json planned(const TemporaryFolder& folder,
              const std::string& graph,
@@ -43,17 +50,33 @@ json planned(const TemporaryFolder& folder,
              const std::string& name = "plan.json") {
   const std::string file = folder.file(name);
   options.insert(options.end(), {"-o", file});
-  const ProgramRun run = propagate(graph, options);
-  INFO(run.err);
-  REQUIRE(run.exit_code == 0);
-  const ProgramRun check =
-      test::run_program({"check", file, "--graph", graph, "--cluster", kCluster});
-  INFO(check.out << check.err);
-  REQUIRE(check.exit_code == 0);
-  const ProgramRun verify = test::run_program({"verify", file, "--graph", graph});
-  INFO(verify.out << verify.err);
-  REQUIRE(verify.exit_code == 0);
+  succeeded(propagate(graph, options));
+  succeeded(test::run_program({"check", file, "--graph", graph, "--cluster", kCluster}));
+  succeeded(test::run_program({"verify", file, "--graph", graph}));
   return json::parse(test::file_text(file));
+}
+
+/// What explain says of a tensor of the folder's plan.json.
+ProgramRun explain_tensor(const TemporaryFolder& folder,
+                          const std::string& graph,
+                          const std::string& tensor,
+                          const std::string& format = "text") {
+  return succeeded(test::run_program({"explain",
+                                      folder.file("plan.json"),
+                                      "--graph",
+                                      graph,
+                                      "--cluster",
+                                      kCluster,
+                                      "--tensor",
+                                      tensor,
+                                      "--format",
+                                      format}));
+}
+
+json explained_tensor(const TemporaryFolder& folder,
+                      const std::string& graph,
+                      const std::string& tensor) {
+  return json::parse(explain_tensor(folder, graph, tensor, "json").out).at("tensor");
 }
 
 /// Of the plan's expanded operators, by name.
@@ -113,19 +136,7 @@ TEST_CASE("From a batch and one weight follows a tensor-parallel block, with rea
     CHECK(plan.at("tensors").at("h").at("reason") ==
           "dp: propagated from x, tp: propagated from w1");
 
-    const ProgramRun explained = test::run_program({"explain",
-                                                    folder.file("plan.json"),
-                                                    "--graph",
-                                                    graph,
-                                                    "--cluster",
-                                                    kCluster,
-                                                    "--tensor",
-                                                    "a",
-                                                    "--format",
-                                                    "json"});
-    INFO(explained.err);
-    REQUIRE(explained.exit_code == 0);
-    const json tensor = json::parse(explained.out).at("tensor");
+    const json tensor = explained_tensor(folder, graph, "a");
     CHECK(tensor.at("held") == "all");
     REQUIRE(tensor.at("origin").size() == 2);
     CHECK(tensor.at("origin").at(1).at("from") == "propagated");
@@ -144,19 +155,7 @@ TEST_CASE("Conflicts are explained with the price of every way out") {
                                       constraints({{"x", {{"placements", {"S(0)", "R"}}}},
                                                    {"a", {{"placements", {"S(1)", "*"}}}}}));
   planned(folder, graph, {"--devices", "8", "--constraints", file});
-  const ProgramRun json_run = test::run_program({"explain",
-                                                 folder.file("plan.json"),
-                                                 "--graph",
-                                                 graph,
-                                                 "--cluster",
-                                                 kCluster,
-                                                 "--tensor",
-                                                 "h",
-                                                 "--format",
-                                                 "json"});
-  INFO(json_run.err);
-  REQUIRE(json_run.exit_code == 0);
-  const json tensor = json::parse(json_run.out).at("tensor");
+  const json tensor = explained_tensor(folder, graph, "h");
   REQUIRE_FALSE(tensor.at("conflicts").empty());
   const json& conflict = tensor.at("conflicts").at(0);
   CHECK(conflict.at("operator") == "fc1");
@@ -165,14 +164,7 @@ TEST_CASE("Conflicts are explained with the price of every way out") {
   CHECK(conflict.at("alternatives").size() >= 3);
   CHECK(conflict.at("alternatives").at(0).at("chosen") == true);
   CHECK(conflict.at("alternatives").at(1).at("rest_fixed").is_object());
-  const ProgramRun text = test::run_program({"explain",
-                                             folder.file("plan.json"),
-                                             "--graph",
-                                             graph,
-                                             "--cluster",
-                                             kCluster,
-                                             "--tensor",
-                                             "h"});
+  const ProgramRun text = explain_tensor(folder, graph, "h");
   CHECK(text.out.find("Where its placements come from") != std::string::npos);
   CHECK(text.out.find("Conflicts on the way, and what each way out would cost") !=
         std::string::npos);
@@ -193,19 +185,7 @@ TEST_CASE("What two operators want at once goes to neither, and is decided by pr
   const json plan =
       planned(folder, graph, {"--devices", "8", "--constraints", file, "--mode", "inference"});
   CHECK(plan.at("tensors").at("q").at("reason") == "cost");
-  const ProgramRun run = test::run_program({"explain",
-                                            folder.file("plan.json"),
-                                            "--graph",
-                                            graph,
-                                            "--cluster",
-                                            kCluster,
-                                            "--tensor",
-                                            "q",
-                                            "--format",
-                                            "json"});
-  INFO(run.err);
-  REQUIRE(run.exit_code == 0);
-  const json tensor = json::parse(run.out).at("tensor");
+  const json tensor = explained_tensor(folder, graph, "q");
   CHECK(tensor.at("origin").at(0).at("contested_by") == json::parse(R"j(["one", "two"])j"));
   CHECK(tensor.at("conflicts").size() == 2);
 }
@@ -430,10 +410,8 @@ TEST_CASE("--prefer, --top and --policy go with propagation") {
                              "5%"});
   CHECK(kept.at("preference").at("kept_operators") == kept.at("preference").at("operators"));
   planned(folder, graph, {"--devices", "8", "--constraints", file, "--top", "2"});
-  const ProgramRun replan = test::run_program(
-      {"diff", "--replan", folder.file("old.json"), "--graph", graph, "--cluster", kCluster});
-  INFO(replan.out << replan.err);
-  CHECK(replan.exit_code == 0);
+  succeeded(test::run_program(
+      {"diff", "--replan", folder.file("old.json"), "--graph", graph, "--cluster", kCluster}));
   const ProgramRun alone = test::run_program(
       {"plan", graph, "--cluster", kCluster, "--devices", "8", "--policy", "rules"});
   CHECK(alone.exit_code == 2);

@@ -12,6 +12,7 @@
 #include "apps/cluster_reader.h"
 #include "apps/constraints_reader.h"
 #include "apps/document_schemas.h"
+#include "apps/whatif_report.h"
 #include "graph/graph_document.h"
 #include "plan/plan_json.h"
 #include "search/cost_graph.h"
@@ -47,6 +48,7 @@ bool reads(const std::string& kind, const std::string& text) {
   if (kind == "cluster") return parse_cluster(text, "f").has_value();
   if (kind == "constraints") return parse_constraints(text, "f").has_value();
   if (kind == "plan") return read_plan(text, "f").has_value();
+  if (kind == "whatif") return read_what_if(text, "f").has_value();
   return parse_cost_graph(text, "f").has_value();
 }
 
@@ -57,6 +59,7 @@ const std::map<std::string, std::string>& samples() {
     const std::string plan = folder.file("plan.json");
     const std::string problem = folder.file("problem.json");
     const std::string graph = folder.file("graph.json");
+    const std::string sweep = folder.file("sweep.json");
     const std::string mlp = kSource + "/examples/mlp/graph.json";
     const auto made = run_program({"plan",
                                    mlp,
@@ -75,8 +78,27 @@ const std::map<std::string, std::string>& samples() {
     REQUIRE(made.exit_code == 0);
     REQUIRE(run_program({"export", plan, "--graph", mlp, "--to", "graph", "-o", graph}).exit_code ==
             0);
+    // points of every kind: with a plan, without, on a machine that cannot be
+    const std::vector<std::string> points = {"whatif",
+                                             mlp,
+                                             "--cluster",
+                                             "dgx-a100-80g",
+                                             "--cluster",
+                                             kSource + "/examples/tiny_llama/four_gpus.json",
+                                             "--devices",
+                                             "4,6",
+                                             "--memory",
+                                             "4200MiB,80GiB",
+                                             "--network",
+                                             "1x,0.5x",
+                                             "--format",
+                                             "json",
+                                             "-o",
+                                             sweep};
+    REQUIRE(run_program(points).exit_code == 0);
     return std::map<std::string, std::string>{
         {"plan", file_text(plan)},
+        {"whatif", file_text(sweep)},
         {"cost_graph", file_text(problem)},
         {"graph", file_text(graph)},
         {"cluster", file_text(kSource + "/configs/clusters/dgx-h100.json")},
@@ -98,7 +120,7 @@ TEST_CASE("there is a schema of every document, and the program prints it") {
   }
   const auto unknown = run_program({"schema", "grph"});
   CHECK(unknown.exit_code == 2);
-  CHECK(unknown.err.find("KIND: grph not in {cluster,constraints,cost_graph,graph,plan}") !=
+  CHECK(unknown.err.find("KIND: grph not in {cluster,constraints,cost_graph,graph,plan,whatif}") !=
         std::string::npos);
 }
 

@@ -281,6 +281,10 @@ TEST_CASE("wrong axes are refused by the name of their option") {
   check({"--shard", "0/2", "--plot", "x.svg"}, "--plot: is for a whole sweep");
   check({"--shard", "0/2", "--format", "markdown"}, "--format: a part (--shard) is JSON");
   check({"--csv", "x", "--plot", "x"}, "--plot: writes to the same place as --csv");
+  const std::string constraints = folder.write("constraints.json", "{}");
+  for (const char* option : {"-o", "--csv", "--plot"})
+    check({"--constraints", constraints, option, constraints},
+          std::string(option) + ": would replace \"" + constraints + "\", which is read here");
   check({"--merge", "part.json"}, "--merge joins what is planned already");
   const std::string many = "1..1048576";
   std::string factors = "1";
