@@ -21,7 +21,7 @@ namespace meshplan {
 namespace {
 
 constexpr double kLargest = 1e30;
-constexpr NumberRange kRate = {1.0, kLargest, "a rate of at least 1 per second"};
+constexpr NumberRange kRate = {1.0, kLargest, "a rate from 1 to 1e30 per second"};
 constexpr NumberRange kDelay = {0.0, 3600.0, "a time of at most one hour"};
 constexpr NumberRange kFraction = {1e-6, 1.0, "a fraction above 0 and at most 1"};
 /// In-network reductions reach more than the link bandwidth by the formula of a ring.
@@ -227,7 +227,7 @@ Result<Level> read_level(const JsonCursor& cursor) {
   level.latency = {fields.quantity("latency", Unit::kSeconds, kDelay)};
   fields.quantity("oversubscription",
                   Unit::kRatio,
-                  {1.0, 1e6, "a factor of 1 and above"},
+                  {1.0, 1e6, "a factor from 1 to 1e6"},
                   level.oversubscription);
   if (const auto wiring = fields.find("wiring")) level.wiring = read_wiring(*wiring, fields);
   if (const auto group = fields.find("group_bandwidth"))

@@ -15,6 +15,7 @@ namespace {
 struct ImportHfOptions {
   std::string config;
   std::string mode = "training";
+  std::string attention = "fused";
   HfOptions model;
 };
 
@@ -38,6 +39,7 @@ int run_import_hf(const ImportHfOptions& options, const CommonOptions& common) {
   if (!text) return report(text.error());
   HfOptions model = options.model;
   model.training = options.mode == "training";
+  model.eager_attention = options.attention == "eager";
   const Result<HfImport> import = import_hf(*text, input_name(options.config), model);
   if (!import) return report(import.error());
   for (const std::string& note : import->notes)
@@ -78,6 +80,12 @@ RunCommand define_import(CLI::App& app, CommonOptions& common) {
   hf->add_option("--mode", options->mode, "With labels and a loss, or the forward pass alone")
       ->check(CLI::IsMember({"training", "inference"}))
       ->type_name("training|inference")
+      ->capture_default_str();
+  hf->add_option("--attention",
+                 options->attention,
+                 "One operator, or products, softmax and dropout, as before fused kernels")
+      ->check(CLI::IsMember({"fused", "eager"}))
+      ->type_name("fused|eager")
       ->capture_default_str();
   hf->add_option("--past",
                  options->model.past,

@@ -258,6 +258,11 @@ OperatorPrice PriceBook::operator_price(OperatorId id, const Strategy& strategy)
       work.dims = product_dims(rule.operands[0], rule.operands[1], rule.results[0], sizes);
     const Measurement* known = measured(op, operator_info, strategy);
     price.forward = known != nullptr ? on_price_grid(known->forward) : compute_.time(work);
+    for (std::size_t i = 0; known == nullptr && i < op.inputs.size(); ++i) {
+      if (op.inputs[i])
+        price.forward +=
+            cast_time(op, *op.inputs[i], operator_info.operand_state(strategy, i, true));
+    }
     if (graph_.training && has_backward(graph_, op)) {
       price.backward = known != nullptr && known->backward
                            ? on_price_grid(*known->backward)
@@ -287,6 +292,20 @@ DType PriceBook::compute_dtype(const Operator& op) const {
     }
   }
   return first_dtype(op);
+}
+
+Seconds PriceBook::cast_time(const Operator& op, TensorId tensor, const TensorState& state) const {
+  const DType to = compute_dtype(op);
+  const DType from = graph_.tensor(tensor).dtype;
+  const auto size = [](DType dtype) { return static_cast<double>(dtype_bytes(dtype)); };
+  if (!options_.product_dtype || !is_product(*op.rule) || to != *options_.product_dtype ||
+      size(to) >= size(from)) {
+    return {};
+  }
+  const double bytes = static_cast<double>(local_bytes(tensor, state));
+  const double copies = graph_.training ? 2 : 1;
+  return compute_.memory_pass(OperatorFamily::kElementwise,
+                              bytes * (1 + copies * size(to) / size(from)));
 }
 
 DType PriceBook::first_dtype(const Operator& op) const {
@@ -357,7 +376,7 @@ Seconds PriceBook::backward_time(const Operator& op,
       work.dims = product_dims(rule.results[0], rule.operands[other], rule.operands[i], sizes);
       total += compute_.time(work);
     }
-    return total;
+    return total + cast_time(op, op.outputs[0], operator_info.result_state(strategy, 0));
   }
   if (rule.backward_factor > 0) {
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {

@@ -38,7 +38,7 @@ struct PriceOptions {
   Optimizer optimizer = Optimizer::kAdamW;
   Overlap overlap;  ///< the cluster's, unless the user says otherwise
   /// Products with a parameter run at the rate of this type, whatever their operands' (fp8 training
-  /// casts on the way in and out; the casts are not priced).
+  /// casts operands and the result's gradient before each product, which costs a pass over them).
   std::optional<DType> product_dtype;
   Recomputation recomputation;
 };
@@ -202,6 +202,9 @@ class PriceBook {
   WorkspaceBytes workspace(const Operator& op,
                            const OperatorInfo& info,
                            const Strategy& strategy) const;
+  /// Of one operand or gradient of a product in PriceOptions::product_dtype: read once, written as
+  /// that type and, in training, a second time transposed, which the backward's products need.
+  Seconds cast_time(const Operator& op, TensorId tensor, const TensorState& state) const;
   Seconds backward_time(const Operator& op, const OperatorInfo& info, const Strategy& strategy);
   /// What the cluster's file says of this operator on shards of these shapes, or nullptr.
   const Measurement* measured(const Operator& op,

@@ -69,6 +69,12 @@ Result<HfImport> import_hf(std::string_view text,
                 "a cache of " + std::to_string(options.past) + " tokens: expected 0 to " +
                     std::to_string(kMostHfSize) + ", and 0 in training");
   }
+  if (options.past > 0 && options.eager_attention) {
+    return fail(ErrorCode::kUsage,
+                "",
+                "eager attention has no cache: expected 0 tokens in it, there are " +
+                    std::to_string(options.past));
+  }
   const Result<JsonDocument> json = JsonDocument::parse(text, file);
   if (!json) return fail(json.error());
   const Result<JsonCursor> cursor = json->root().get("model_type");
@@ -80,11 +86,19 @@ Result<HfImport> import_hf(std::string_view text,
     if (name == known) known = same;
   }
   const HfConfig config(json->root(), model_name(json->root(), file, *type), file);
+  const auto checked = [&](const HfConfig& of) -> Result<void> {
+    if (!options.eager_attention) return {};
+    const Result<double> rate = attention_dropout(of);
+    if (!rate) return fail(rate.error());
+    return {};
+  };
+  if (auto ok = checked(config); !ok) return fail(ok.error());
   for (const HfDecoder& decoder : hf_decoders()) {
     if (decoder.model_type != known) continue;
     if (const auto text_part = config.root().find("text_config")) {
-      Result<HfImport> import =
-          build_decoder(decoder, HfConfig(*text_part, config.name(), file), options);
+      const HfConfig part(*text_part, config.name(), file);
+      if (auto ok = checked(part); !ok) return fail(ok.error());
+      Result<HfImport> import = build_decoder(decoder, part, options);
       if (import) import->notes.emplace_back("only the model in text_config is imported");
       return import;
     }

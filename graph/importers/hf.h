@@ -20,6 +20,9 @@ struct HfOptions {
   bool training = true;                ///< with labels and a loss
   std::optional<std::int64_t> layers;  ///< instead of the config's number of layers
   std::int64_t past = 0;               ///< tokens in the cache before these (inference, decoders)
+  /// Attention of its products, Softmax and Dropout, as before fused kernels, instead of one
+  /// operator.
+  bool eager_attention = false;
 };
 
 struct HfImport {

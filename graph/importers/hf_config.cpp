@@ -174,6 +174,21 @@ Unexpected<Error> HfConfig::error(const HfKey& key, ErrorCode code, std::string 
   return (found && *found ? **found : root_).error(code, std::move(message));
 }
 
+Result<double> attention_dropout(const HfConfig& config) {
+  constexpr HfKey kKeys[] = {
+      "attention_dropout", "attn_pdrop", "attention_probs_dropout_prob", "dropout_rate"};
+  for (const HfKey& key : kKeys) {
+    const auto found = config.find(key);
+    if (!found) return fail(found.error());
+    if (!*found) continue;
+    const Result<double> rate = (*found)->as_double();
+    if (rate && !(*rate >= 0 && *rate < 1))
+      return (*found)->error(ErrorCode::kValue, "expected a rate of dropout from 0 to below 1");
+    return rate;
+  }
+  return 0;
+}
+
 Result<std::int64_t> required_sequence(const HfOptions& options, const std::string& model_type) {
   if (options.seq) return *options.seq;
   return fail(ErrorCode::kUsage,

@@ -72,6 +72,10 @@ class HfConfig {
   std::string file_;
 };
 
+/// The rate of the dropout after the softmax of attention; 0 where the config gives none. Errors:
+/// kType, kValue.
+Result<double> attention_dropout(const HfConfig& config);
+
 /// The sequence length that the options must give. Errors: kUsage.
 Result<std::int64_t> required_sequence(const HfOptions& options, const std::string& model_type);
 

@@ -187,6 +187,12 @@ class DecoderReader {
     a.k_bias = a.v_bias = a.q_bias;
     a.qk_norm = normalised ? row_.qk_norm : QkNorm::kNone;
     a.sinks = row_.sinks;
+    if (a.sinks && options_.eager_attention) {
+      return config_.error(
+          "model_type",
+          ErrorCode::kUnsupported,
+          "attention sinks are supported in fused attention, not in eager attention");
+    }
     if (row_.query_scale) {
       double scalar = 0;
       if (auto scaled = number_or("query_pre_attn_scalar", 256, scalar); !scaled) return scaled;

@@ -2,6 +2,7 @@
 // The layers of a stack: attention, MLP or experts, and the norms and sums around them.
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "graph/importers/hf_moe.h"
 #include "graph/importers/hf_transformer.h"
@@ -259,9 +260,8 @@ class LayerBuilder {
     return heads;
   }
 
-  /// Attention over heads, back to [batch, seq, hidden].
-  std::string attend(
-      const Heads& heads, bool causal, bool cached, std::string_view out_module, bool masked) {
+  /// Attention as one operator: [batch, heads, seq, value size].
+  std::string fused_core(const Heads& heads, bool causal, bool cached, bool masked) {
     const AttentionModel& a = attention_;
     DocumentBuilder::Attributes attributes;
     if (causal) attributes["is_causal"] = std::int64_t{1};
@@ -281,8 +281,67 @@ class LayerBuilder {
       put(5, state("past_value", {"batch", a.kv_heads, kept, a.value_dim}));
     }
     if (a.sinks) put(7, b_.parameter(inner_ + ".sinks", {a.heads}));
-    const std::string mixed = b_.out().add(
+    return b_.out().add(
         "Attention", inner_ + ".attention", inner_, std::move(inputs), std::move(attributes));
+  }
+
+  /// The same as products around a softmax, in a scope of their own so that they can be recomputed
+  /// alone. Heads that share keys and values are a dimension of the queries, which those lack. The
+  /// scale is applied to the queries, which are smaller than the scores.
+  std::string eager_core(const Heads& heads, bool causal, bool masked, const Size& keys) {
+    const AttentionModel& a = attention_;
+    const std::string scope = inner_ + ".core";
+    const auto named = [&](const char* name) { return scope + "." + name; };
+    const std::int64_t sharing = a.latent ? 1 : a.heads / a.kv_heads;
+    const Size seq = input_.seq;
+    std::string q = b_.scaled(named("scaled"), inner_, heads.q);
+    std::string k = heads.k;
+    std::string v = heads.v;
+    if (sharing > 1) {
+      const Size one = std::int64_t{1};
+      q = b_.reshape(named("q_groups"), inner_, q, {"batch", a.kv_heads, sharing, seq, a.head_dim});
+      k = b_.reshape(named("k_groups"), inner_, k, {"batch", a.kv_heads, one, keys, a.head_dim});
+      v = b_.reshape(named("v_groups"), inner_, v, {"batch", a.kv_heads, one, keys, a.value_dim});
+    }
+    std::string scores =
+        b_.out().add("MatMul", named("scores"), scope, {q, k}, {{"transpose_b", std::int64_t{1}}});
+    if (a.softcap > 0) scores = b_.softcapped(named("capped"), scope, scores);
+    if (masked && !a.mask.empty()) {
+      std::string mask = a.mask;
+      if (sharing > 1) {  // a score per head and key
+        mask = b_.reshape(
+            named("mask_groups"), inner_, mask, {a.kv_heads, sharing, std::int64_t{1}, keys});
+      }
+      scores = b_.binary("Add", named("shifted"), scope, scores, mask);
+    }
+    if (causal) {  // 0 where a token may look, else minus infinity
+      const std::string kind = window() > 0 ? "window_" + std::to_string(window()) : "causal";
+      const std::string mask =
+          b_.shared_constant(joined(stack_.scope, kind + "_mask"), {seq, keys});
+      scores = b_.binary("Add", named("masked"), scope, scores, mask);
+    }
+    std::string weights =
+        b_.out().add("Softmax", named("softmax"), scope, {scores}, {{"axis", std::int64_t{-1}}});
+    if (b_.drops_attention()) {
+      const std::string all = std::exchange(weights, named("dropout"));
+      b_.out().add("Dropout", weights, scope, {all}, {weights, weights + ".mask"}, {});
+    }
+    const std::string mixed = b_.binary("MatMul", named("context"), scope, weights, v);
+    if (sharing == 1) return mixed;
+    return b_.reshape(named("heads"), inner_, mixed, {"batch", a.heads, seq, a.value_dim});
+  }
+
+  /// Attention over heads to `keys` tokens, back to [batch, seq, hidden].
+  std::string attend(const Heads& heads,
+                     bool causal,
+                     bool cached,
+                     std::string_view out_module,
+                     bool masked,
+                     const Size& keys) {
+    const AttentionModel& a = attention_;
+    const std::string mixed = b_.options().eager_attention
+                                  ? eager_core(heads, causal, masked, keys)
+                                  : fused_core(heads, causal, cached, masked);
     const std::string back = b_.out().add(
         "Transpose", inner_ + ".merge_heads", inner_, {mixed}, {{"perm", swap_heads()}});
     const std::int64_t width = a.heads * a.value_dim;
@@ -297,7 +356,7 @@ class LayerBuilder {
     const Heads heads = attention_.latent ? latent_heads(x) : plain_heads(x);
     // behind a cache of narrow projections, every new token may see all that was joined before it
     const bool causal = attention_.causal && !(cached && attention_.latent);
-    return attend(heads, causal, cached && !attention_.latent, names_.out, true);
+    return attend(heads, causal, cached && !attention_.latent, names_.out, true, input_.seq);
   }
 
   std::string cross_attention(const std::string& x) {
@@ -315,7 +374,7 @@ class LayerBuilder {
         {k, "k", a.kv_heads, a.head_dim, a.k_bias, false}, input_.encoded, input_.encoded_seq);
     heads.v = heads_of(
         {v, "v", a.kv_heads, a.value_dim, a.v_bias, false}, input_.encoded, input_.encoded_seq);
-    return attend(heads, false, false, named(names_.out), false);
+    return attend(heads, false, false, named(names_.out), false, input_.encoded_seq);
   }
 
   std::string feed_forward(const std::string& x) {

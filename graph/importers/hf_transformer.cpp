@@ -19,6 +19,8 @@ TransformerBuilder::TransformerBuilder(const HfConfig& config,
                                        const HfOptions& options,
                                        DType dtype)
     : out_(config.name(), config.file()), options_(options), dtype_(dtype) {
+  const Result<double> dropout = attention_dropout(config);  // checked by import_hf
+  drops_attention_ = options.training && dropout && *dropout > 0;
   out_.dimension("batch", options.batch);
 }
 
@@ -30,6 +32,10 @@ std::string TransformerBuilder::parameter(const std::string& name,
 
 std::string TransformerBuilder::constant(const std::string& name, std::vector<Size> shape) {
   return out_.tensor(name, Role::kConstant, std::move(shape), dtype_);
+}
+
+std::string TransformerBuilder::shared_constant(const std::string& name, std::vector<Size> shape) {
+  return shared_.insert(name).second ? constant(name, std::move(shape)) : name;
 }
 
 std::string TransformerBuilder::binary(const char* type,

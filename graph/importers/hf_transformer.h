@@ -2,6 +2,7 @@
 // Emits the operators of transformer models in the order of the data.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,10 @@ class TransformerBuilder {
 
   std::string parameter(const std::string& name, std::vector<Size> shape, bool trainable = true);
   std::string constant(const std::string& name, std::vector<Size> shape);
+  /// A constant that several layers read: made the first time it is asked for.
+  std::string shared_constant(const std::string& name, std::vector<Size> shape);
+  /// Whether attention drops probabilities out.
+  bool drops_attention() const { return drops_attention_; }
   /// x [.., in] -> [.., out].
   std::string linear(const std::string& name,
                      const std::string& scope,
@@ -80,6 +85,8 @@ class TransformerBuilder {
   DocumentBuilder out_;
   HfOptions options_;
   DType dtype_;
+  bool drops_attention_ = false;
+  std::set<std::string> shared_;
 };
 
 /// "a.b", or the one that is not empty.

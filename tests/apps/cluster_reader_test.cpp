@@ -173,7 +173,9 @@ TEST_CASE("faults of a cluster file are named with their place", "[cluster_reade
   check_error(with("\"80GiB\"", "\"80GiB\", \"reserved_memory\": \"80GiB\""),
               "/device/reserved_memory",
               "less than");
-  check_error(with("2039GB/s", "0GB/s"), "/device/memory_bandwidth", "at least 1 per second");
+  check_error(with("2039GB/s", "0GB/s"), "/device/memory_bandwidth", "from 1 to 1e30 per second");
+  check_error(
+      with("2039GB/s", "1e300B/s"), "/device/memory_bandwidth", "from 1 to 1e30 per second");
   check_error(with("2039GB/s", "2039GB"), "/device/memory_bandwidth", "");
   check_error(with("bf16", "bf61"), "/device/peak_flops/bf61", "did you mean \"bf16\"");
   check_error(with("{\"bf16\": \"312TFLOPS\"}", "{}"), "/device/peak_flops", "at least one dtype");
@@ -188,7 +190,10 @@ TEST_CASE("faults of a cluster file are named with their place", "[cluster_reade
   check_error(with("3us", "3 parsec"), "/levels/0/latency", "");
   check_error(with("\"3us\"", "\"3us\", \"oversubscription\": 0.5"),
               "/levels/0/oversubscription",
-              "1 and above");
+              "from 1 to 1e6");
+  check_error(with("\"3us\"", "\"3us\", \"oversubscription\": 1e300"),
+              "/levels/0/oversubscription",
+              "from 1 to 1e6");
   check_error(with("\"3us\"", "\"3us\", \"oversubscribtion\": 2"),
               "/levels/0/oversubscribtion",
               "did you mean \"oversubscription\"");

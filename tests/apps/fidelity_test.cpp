@@ -112,6 +112,56 @@ TEST_CASE("recomputation and the loss are those of the run's framework", "[fidel
   CHECK(memory({{"iter_time_s", 1}, {"source", "torchtitan"}}) > 1.2);
 }
 
+/// Predicted seconds and bytes of a run.
+json prediction(const json& run) {
+  const test::ProgramRun made = fidelity({{"rows", {run}}}, {"--format", "json"});
+  REQUIRE(made.exit_code == 0);
+  REQUIRE(json::parse(made.out).at("rows").size() == 1);
+  return json::parse(made.out).at("rows").at(0);
+}
+
+TEST_CASE("a run that asks for more memory than there is pays for its allocator", "[fidelity]") {
+  const auto of = [](std::int64_t micro_batch, const char* source) {
+    return prediction(run_of("A",
+                             {{"iter_time_s", 1},
+                              {"source", source},
+                              {"global_batch", 8192},
+                              {"micro_batch", micro_batch}}));
+  };
+  const auto time = [](const json& row) { return row.at("predicted_time").get<double>(); };
+  const auto memory = [](const json& row) { return row.at("predicted_memory").get<double>(); };
+  const json fits = of(256, "LLM Foundry");
+  const json does_not = of(1024, "LLM Foundry");
+  constexpr double kMost = 76.0 * 1024 * 1024 * 1024;  // of 80 GiB, 4 are reserved
+  REQUIRE(memory(fits) < kMost);
+  REQUIRE(memory(does_not) > kMost);
+  CHECK(time(does_not) > 1.2 * time(fits));
+  CHECK(time(does_not) < 1.3 * time(fits));
+  // a compiler arranges the memory of the step
+  CHECK(time(of(1024, "PaLM")) < 1.1 * time(fits));
+}
+
+TEST_CASE("attention before fused kernels is that of the time", "[fidelity]") {
+  const auto of = [](const char* source, const char* recompute) {
+    return prediction(run_of("A",
+                             {{"iter_time_s", 1},
+                              {"source", source},
+                              {"seq", 2048},
+                              {"recompute", recompute},
+                              {"dp_kind", "none"}}));
+  };
+  const auto value = [](const json& row, const char* key) { return row.at(key).get<double>(); };
+  const json fused = of("LLM Foundry", "none");
+  const json eager = of("Korthikanti et al.", "none");
+  const json selective = of("Korthikanti et al.", "selective");
+  CHECK(value(eager, "predicted_time") > value(fused, "predicted_time"));
+  CHECK(value(selective, "predicted_time") > value(eager, "predicted_time"));
+  // two layers of 12 heads, 8 sequences: the softmax, what dropout lets through and its mask
+  const double scores = 2.0 * 5 * 12 * 8 * 2048 * 2048;
+  CHECK((value(eager, "predicted_memory") - value(selective, "predicted_memory")) / scores > 0.5);
+  CHECK((value(eager, "predicted_memory") - value(selective, "predicted_memory")) / scores < 1.1);
+}
+
 TEST_CASE("a run that set an efficiency is named", "[fidelity]") {
   const json run = run_of("Z",
                           {{"model", "MPT 3b"},

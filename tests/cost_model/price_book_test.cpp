@@ -370,5 +370,53 @@ TEST_CASE("a mesh of too many axes is refused") {
   CHECK(book.error().code == ErrorCode::kUnsupported);
 }
 
+TEST_CASE("products with a parameter in fp8 cast their operands and the result's gradient") {
+  Graph graph = test::build_graph(
+      "input x 64 512; weight w 512 256; weight v 256 256; y = MatMul x w; z = MatMul y v; "
+      "s = MatMul z z transpose_b=1; l = ReduceMean s");
+  Cluster cluster = slow_network({2});
+  cluster.device.peak_flops[DType::kFp8E4M3] = 200e12;
+  const auto price_of = [&](const char* result, std::optional<DType> product_dtype) {
+    PriceOptions options;
+    options.product_dtype = product_dtype;
+    auto book = PriceBook::make(graph, cluster, {2}, options);
+    if (!book) FAIL(to_string(book.error()));
+    const OperatorId id = *graph.tensor(test::tensor_id(graph, result)).producer;
+    // redundant work on both devices
+    for (const Strategy& strategy : (*book)->info(id).strategies()) {
+      if ((*book)->info(id).action(strategy, 0).kind == AxisAction::Kind::kNone)
+        return (*book)->operator_price(id, strategy);
+    }
+    FAIL("no strategy without cuts");
+    return OperatorPrice{};
+  };
+  const ComputeModel compute(cluster);
+  const auto cast = [&](double elements) {  // two bytes are read, one is written twice
+    return compute.memory_pass(OperatorFamily::kElementwise, 4 * elements).value;
+  };
+  const auto product = [&](double m, double n, double k, DType dtype) {
+    const MatMulDims dims{
+        static_cast<std::int64_t>(m), static_cast<std::int64_t>(n), static_cast<std::int64_t>(k)};
+    return compute
+        .roofline(OperatorFamily::kMatMul, 2 * m * n * k, 2 * (m * n + n * k + m * k), dtype, dims)
+        .value;
+  };
+  const OperatorPrice z = price_of("z", DType::kFp8E4M3);
+  const double grid = 1e-11;
+  CHECK(z.forward.value ==
+        Approx(product(64, 256, 256, DType::kFp8E4M3) + cast(64 * 256) + cast(256 * 256))
+            .margin(grid));
+  CHECK(z.backward.value == Approx(product(64, 256, 256, DType::kFp8E4M3) +
+                                   product(256, 256, 64, DType::kFp8E4M3) + cast(64 * 256))
+                                .margin(grid));
+  const OperatorPrice whole = price_of("z", std::nullopt);
+  CHECK(whole.forward.value == Approx(product(64, 256, 256, DType::kBf16)).margin(grid));
+  // a product of two activations stays as it is
+  CHECK(price_of("s", DType::kFp8E4M3).compute().value ==
+        price_of("s", std::nullopt).compute().value);
+  // bf16 is what the operands are: nothing is cast
+  CHECK(price_of("z", DType::kBf16).compute().value == whole.compute().value);
+}
+
 }  // namespace
 }  // namespace meshplan::price_book_test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 #include <string>
+#include <vector>
 
 #include "graph/importers/hf.h"
 #include "support/catch.h"
@@ -210,6 +211,81 @@ TEST_CASE("Configs that do not describe a Llama model are refused with their pla
             .find("config.json: /tie_word_embeddings: ") == 0);
   CHECK(error_of(small_config({{"num_hidden_layers", "20000"}}))
             .find("config.json: /num_hidden_layers: ") == 0);
+}
+
+HfOptions eager(std::int64_t batch, std::int64_t seq) {
+  HfOptions options;
+  options.batch = batch;
+  options.seq = seq;
+  options.eager_attention = true;
+  return options;
+}
+
+TEST_CASE("Eager attention is products around a softmax in a scope of their own") {
+  const Graph graph = imported(
+      small_config({{"num_key_value_heads", "8"}, {"attention_dropout", "0.1"}}), eager(4, 16));
+  const std::string core = "model.layers.1.self_attn.core";
+  std::vector<std::string> types;
+  for (const Operator& op : graph.operators) {
+    CHECK(op.type != "Attention");
+    if (op.scope == core) types.push_back(op.type);
+  }
+  CHECK(types == std::vector<std::string>{"MatMul", "Add", "Softmax", "Dropout", "MatMul"});
+  CHECK(result_shape(graph, core + ".scores") == Shape{4, 8, 16, 16});
+  CHECK(result_shape(graph, core + ".context") == Shape{4, 8, 16, 8});
+  CHECK(result_shape(graph, "model.layers.1.self_attn.merge") == Shape{4, 16, 64});
+  // the mask is one for all layers
+  std::size_t masks = 0;
+  for (const Tensor& tensor : graph.tensors)
+    masks += tensor.name.find("causal_mask") != std::string::npos ? 1U : 0U;
+  CHECK(masks == 1);
+  CHECK_FALSE(test::has_operator(imported(small_config(), eager(4, 16)), core + ".dropout"));
+}
+
+TEST_CASE("Eager attention multiplies what fused attention without a mask does") {
+  const auto products = [](const Graph& graph) {
+    double flops = 0;
+    for (const Operator& op : graph.operators) {
+      std::vector<std::int64_t> sizes;
+      for (const Factor& factor : op.rule->factors) sizes.push_back(factor.size);
+      if (op.type == "MatMul" || op.type == "Attention") flops += op.rule->flops(sizes);
+    }
+    return flops;
+  };
+  for (const std::string& name : test::shipped_models()) {
+    const std::string config = test::shipped_config(name);
+    if (name.substr(0, 7) == "gpt_oss") continue;
+    INFO(name);
+    HfOptions options = eager(2, 16);
+    options.layers = 2;
+    if (name.substr(0, 3) == "vit") options.seq.reset();
+    const Graph made = imported(config, options);
+    options.eager_attention = false;
+    const Graph fused = imported(config, options);
+    CHECK(parameters_of(made) == parameters_of(fused));
+    CHECK(made.outputs.size() == fused.outputs.size());
+    // of causal attention a fused kernel leaves half of the pairs out
+    CHECK(products(made) >= products(fused));
+    CHECK(products(made) <= 2 * products(fused));
+  }
+}
+
+TEST_CASE("What eager attention cannot be is an error") {
+  const auto error = [](const std::string& config, const HfOptions& options) {
+    const Result<HfImport> import = import_hf(config, "config.json", options);
+    REQUIRE_FALSE(import.has_value());
+    return to_string(import.error());
+  };
+  CHECK(error(test::shipped_config("gpt_oss_20b"), eager(2, 16)) ==
+        "config.json: /model_type: attention sinks are supported in fused attention, not in eager "
+        "attention");
+  CHECK(error(small_config({{"attention_dropout", "1"}}), eager(2, 16)) ==
+        "config.json: /attention_dropout: expected a rate of dropout from 0 to below 1");
+  HfOptions cached = eager(2, 16);
+  cached.training = false;
+  cached.past = 8;
+  CHECK(error(small_config(), cached) ==
+        "eager attention has no cache: expected 0 tokens in it, there are 8");
 }
 
 }  // namespace

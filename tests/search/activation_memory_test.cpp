@@ -5,6 +5,7 @@
 // knows their formulas; the bytes are the difference of two depths when the backward begins.
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "cost_model/test_clusters.h"
 #include "graph/importers/hf.h"
@@ -166,9 +167,7 @@ struct Kept {
   Bytes activations = 0;
   Bytes states = 0;  ///< parameters, gradients and optimizer
 };
-Kept kept(
-    int layers, std::int64_t devices, const TextbookPlan& pattern, Way way, const Sizes& sizes) {
-  const Graph graph = GptGraph(layers, sizes).build();
+Kept kept(const Graph& graph, std::int64_t devices, const TextbookPlan& pattern, Way way) {
   const Cluster cluster = test::cluster({test::level(devices, 100, 1)});
   PriceOptions options;
   options.recomputation = recomputation(graph, way);
@@ -216,8 +215,8 @@ Kept kept(
 
 Kept layer_of(std::int64_t devices, AxisRole role, Way way, const Sizes& sizes) {
   const TextbookPlan pattern{{role}, ParameterAction::kNone};
-  const Kept three = kept(3, devices, pattern, way, sizes);
-  const Kept two = kept(2, devices, pattern, way, sizes);
+  const Kept three = kept(GptGraph(3, sizes).build(), devices, pattern, way);
+  const Kept two = kept(GptGraph(2, sizes).build(), devices, pattern, way);
   return {three.activations - two.activations, three.states - two.states};
 }
 
@@ -250,6 +249,55 @@ TEST_CASE("layers that are sequence parallel between blocks keep what is counted
     CHECK(per_layer(t, role, Way::kCore) == kSbh / n * 34);
     CHECK(per_layer(t, role, Way::kFull) == kSbh / n * 2);
   }
+}
+
+/// GPT-2 of the small sizes with eager attention, as it is imported.
+Graph imported_gpt(std::int64_t layers) {
+  const std::string config =
+      R"({"model_type": "gpt2", "n_layer": )" + std::to_string(layers) +
+      R"(, "n_embd": 1024, "n_head": 16, "n_positions": 512, "vocab_size": 1024, "attn_pdrop": 0.1,
+          "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "torch_dtype": "float16"})";
+  HfOptions options;
+  options.batch = kSmall.batch;
+  options.seq = kSmall.sequence;
+  options.eager_attention = true;
+  const auto imported = import_hf(config, "gpt2", options);
+  if (!imported) FAIL(to_string(imported.error()));
+  auto graph = resolve(imported->document, {});
+  if (!graph) FAIL(to_string(graph.error()));
+  return *std::move(graph);
+}
+
+TEST_CASE("recomputing the core of imported eager attention takes its term away, and no other") {
+  const TextbookPlan pattern{{AxisRole::kTensor}, ParameterAction::kNone};
+  const auto per_layer = [&](Way way) {
+    return static_cast<double>(kept(imported_gpt(3), 1, pattern, way).activations -
+                               kept(imported_gpt(2), 1, pattern, way).activations);
+  };
+  // of the 34, two are the masks of the dropout after attention and MLP, which are not imported
+  constexpr double kScale = 2;  // the factor of the scores
+  CHECK(per_layer(Way::kNone) == kSbh * (32 + 5 * kScores) + kScale);
+  CHECK(per_layer(Way::kCore) == kSbh * 32 + kScale);
+}
+
+TEST_CASE("what runs again of imported eager attention is its core up to the dropout") {
+  const Graph graph = imported_gpt(2);
+  PriceOptions options;
+  options.recomputation = recomputation(graph, Way::kCore);
+  const Cluster cluster = test::cluster({test::level(1, 100, 1)});
+  auto book = PriceBook::make(graph, cluster, {1}, options);
+  REQUIRE(book.has_value());
+  std::vector<std::string> again;
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    if ((*book)->flow().timeline().recomputes(static_cast<OperatorId>(i)))
+      again.push_back(graph.operators[i].name);
+  }
+  std::vector<std::string> expected;
+  for (const std::string layer : {"0", "1"}) {
+    for (const std::string name : {"scores", "masked", "softmax", "dropout"})
+      expected.push_back("transformer.h." + layer + ".attn.core." + name);
+  }
+  CHECK(again == expected);
 }
 
 TEST_CASE("the published memory of four models is what their layers take") {
