@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of Hugging Face: imported as one layer for training and for inference, and what comes
-// of it is a graph.
+// config.json of Hugging Face: imported as one layer for training and for inference, with fused and
+// with eager attention, and what comes of it is a graph.
 #include "fuzz/fuzz.h"
 #include "graph/importers/hf.h"
 
@@ -8,8 +8,13 @@ namespace meshplan::fuzz {
 namespace {
 
 void check_config(const std::string& text) {
-  for (const bool training : {true, false}) {
+  struct Way {
+    bool training;
+    bool eager;
+  };
+  for (const auto& [training, eager] : {Way{true, false}, Way{false, false}, Way{true, true}}) {
     HfOptions options;
+    options.eager_attention = eager;
     options.batch = 4;
     options.seq = 32;
     options.layers = 1;
