@@ -28,6 +28,7 @@ struct Wanted {
   std::string layers;  ///< "": all
   std::string mode = "training";
   std::string past = "0";
+  std::string attention = "fused";
   std::vector<std::string> plan;  ///< further options of plan
   bool verify = true;
 };
@@ -48,6 +49,7 @@ nlohmann::json planned(const std::string& name, const Wanted& wanted) {
   if (!wanted.layers.empty()) option(import, "--layers", wanted.layers);
   option(import, "--mode", wanted.mode);
   option(import, "--past", wanted.past);
+  option(import, "--attention", wanted.attention);
   std::vector<std::string> search = {"plan", graph, "--cluster", "dgx-h100", "-o", plan};
   option(search, "--mode", wanted.mode);
   search.insert(search.end(), wanted.plan.begin(), wanted.plan.end());
@@ -97,6 +99,19 @@ TEST_CASE("Models of every kind with few layers are planned on 64 devices and ve
 TEST_CASE("The plan of every model with few layers computes what its graph says", "[.slow]") {
   plan_few_layers(shipped_models(), "8", "dp=2,tp=4");
   plan_few_layers(shipped_models(), "64", "dp=8,tp=8");
+}
+
+TEST_CASE("Models with eager attention are planned, checked and verified") {
+  // shared heads; linear biases by distance; windows and softcaps; learned biases and an encoder
+  for (const char* name : {"llama3_1_8b", "bloom_176b", "gemma2_9b", "t5_base"}) {
+    Wanted wanted;
+    wanted.batch = 8;
+    wanted.seq = 64;
+    wanted.attention = "eager";
+    wanted.layers = few_layers(name);
+    wanted.plan = {"--devices", "8", "--mesh", "dp=2,tp=4"};
+    CHECK(planned(name, wanted)["cost"]["step_time"].get<double>() > 0);
+  }
 }
 
 TEST_CASE("Decoding steps are planned with their cache, checked and verified") {
