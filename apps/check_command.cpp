@@ -171,6 +171,7 @@ RunCommand define_check(CLI::App& app, CommonOptions& common) {
   app.add_option("--cluster", options->cluster, "Cluster file, or the name of a shipped one")
       ->required()
       ->type_name("C");
+  refuse_empty_values(app);
   return [options, &common] { return run_check(*options, common); };
 }
 

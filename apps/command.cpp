@@ -173,6 +173,15 @@ Result<std::string> read_stream(std::istream& stream, const std::string& name) {
 
 }  // namespace
 
+void refuse_empty_values(CLI::App& app, std::string_view except) {
+  for (CLI::Option* const option : app.get_options()) {
+    if (!except.empty() && option->get_name() == except) continue;
+    option->check([](const std::string& text) {
+      return std::string(text.empty() ? "expected a value, found an empty text" : "");
+    });
+  }
+}
+
 std::string input_name(const std::string& path) { return path == "-" ? "standard input" : path; }
 
 int run_meshplan(int argc, const char* const* argv) {

@@ -64,6 +64,10 @@ inline Unexpected<Error> usage(const std::string& option, const std::string& mes
   return fail(ErrorCode::kUsage, option, message);
 }
 
+/// The options of `app` so far take no empty text, which is a variable without content and not an
+/// option that was not given; but for `except`, whose empty text says something.
+void refuse_empty_values(CLI::App& app, std::string_view except = {});
+
 /// How messages call an input: the path, or "standard input" for "-".
 std::string input_name(const std::string& path);
 

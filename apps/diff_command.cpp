@@ -335,6 +335,7 @@ RunCommand define_diff(CLI::App& app, CommonOptions& common) {
                  options->constraints,
                  "With --replan: the constraints, where their file has moved")
       ->type_name("FILE");
+  refuse_empty_values(app);
   return [options, &common] { return run_diff(*options, common); };
 }
 

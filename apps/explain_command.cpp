@@ -1253,6 +1253,7 @@ RunCommand define_explain(CLI::App& app, CommonOptions& common) {
                  options->constraints,
                  "The constraints that the plan was made under, where their file has moved")
       ->type_name("FILE");
+  refuse_empty_values(app);
   return [options, &common] { return run_explain(*options, common); };
 }
 

@@ -58,6 +58,7 @@ RunCommand define_export(CLI::App& app, CommonOptions& common) {
       ->required()
       ->check(CLI::IsMember(names))
       ->type_name(type);
+  refuse_empty_values(app);
   return [options, &common] { return run_export(*options, common); };
 }
 

@@ -96,6 +96,7 @@ RunCommand define_import(CLI::App& app, CommonOptions& common) {
   hf->add_option("--layers", options->model.layers, "Layers instead of the config's number")
       ->check(CLI::Range(std::int64_t{1}, kMostHfLayers))
       ->type_name("N");
+  refuse_empty_values(*hf);
   return [options, &common, hf] {
     if (!hf->parsed()) {
       return report({ErrorCode::kUsage,

@@ -868,12 +868,7 @@ RunCommand define_plan(CLI::App& app, CommonOptions& common) {
           ->check(CLI::IsMember({"own", "contest", "lp"}))
           ->type_name("own|contest|lp")
           ->capture_default_str();
-  // an empty value is a variable without content, not an option that was not given
-  for (CLI::Option* option : app.get_options()) {
-    option->check([](const std::string& text) {
-      return std::string(text.empty() ? "expected a value, found an empty text" : "");
-    });
-  }
+  refuse_empty_values(app);
   return [options, &common, format] {
     options->cost_graph_format_given = format->count() > 0;
     return run_plan(*options, common);

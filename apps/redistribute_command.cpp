@@ -780,6 +780,7 @@ RunCommand define_redistribute(CLI::App& app, CommonOptions& common) {
          "--batch", options->batch, "Answer a JSON array of requests (\"-\": standard input)")
       ->type_name("FILE")
       ->excludes(mesh);
+  refuse_empty_values(app, "--shape");  // a scalar has no sizes
   return [options, &common] { return run_redistribute(*options, common); };
 }
 

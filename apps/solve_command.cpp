@@ -339,10 +339,8 @@ RunCommand define_solve(CLI::App& app, CommonOptions& common) {
          options->assignment,
          "Evaluate this assignment instead: a file, or the list itself; exit 5 if it is not "
          "feasible")
-      ->check([](const std::string& text) {
-        return std::string(text.empty() ? "expected a file or a list" : "");
-      })
       ->type_name("ASSIGNMENT");
+  refuse_empty_values(app);
   return [options, &common] { return run_solve(*options, common); };
 }
 

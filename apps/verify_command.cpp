@@ -108,6 +108,7 @@ RunCommand define_verify(CLI::App& app, CommonOptions& common) {
   app.add_option("PLAN", options->plan, "Plan, meshplan.plan/1.0 (\"-\": standard input)")
       ->required();
   app.add_option("--graph", options->graph, "The graph that it plans")->required()->type_name("G");
+  refuse_empty_values(app);
   return [options, &common] { return run_verify(*options, common); };
 }
 

@@ -475,10 +475,6 @@ int run_what_if(const WhatIfCommandOptions& options, const CommonOptions& common
   return print_what_if(made, options, common);
 }
 
-std::string no_empty_text(const std::string& text) {
-  return text.empty() ? "expected a value, found an empty text" : "";
-}
-
 }  // namespace
 
 RunCommand define_whatif(CLI::App& app, CommonOptions& common) {
@@ -545,9 +541,9 @@ RunCommand define_whatif(CLI::App& app, CommonOptions& common) {
                      options->merge,
                      "Join the parts of a sweep; the result is that of a run without --shard")
           ->type_name("FILE ...");
+  refuse_empty_values(app);
   std::vector<const CLI::Option*> of_sweep;
-  for (CLI::Option* option : app.get_options()) {
-    option->check(no_empty_text);
+  for (const CLI::Option* option : app.get_options()) {
     const bool help = option == app.get_help_ptr();
     if (option != csv && option != plot && option != merge && !help) of_sweep.push_back(option);
   }

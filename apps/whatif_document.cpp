@@ -14,6 +14,9 @@ namespace {
 
 constexpr std::int64_t kMostInteger = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kMostParts = 1'000'000;
+/// Beyond every figure of a plan, and so that quotients of two can be written too.
+constexpr double kMostFigure = 1e30;
+constexpr double kLeastFigure = 1 / kMostFigure;  ///< above 0
 
 // ---- Writing ------------------------------------------------------------------------------------
 
@@ -116,8 +119,8 @@ std::int64_t integer(FieldReader& fields,
 double number(FieldReader& fields, std::string_view key) {
   const auto cursor = fields.require(key);
   const double value = cursor ? fields.keep(cursor->as_double()) : 0.0;
-  if (cursor && fields.ok() && value < 0)
-    fields.refuse(*cursor, ErrorCode::kValue, "expected a number of at least 0");
+  if (cursor && fields.ok() && value != 0 && !(value >= kLeastFigure && value <= kMostFigure))
+    fields.refuse(*cursor, ErrorCode::kValue, "expected 0 or a number from 1e-30 to 1e30");
   return value;
 }
 
@@ -189,6 +192,8 @@ WhatIfPlan read_plan_figures(FieldReader& fields) {
   plan.microbatches = integer(fields, "microbatches", 1);
   plan.objective = {number(fields, "objective")};
   plan.lower_bound = {number(fields, "lower_bound")};
+  if (const auto at = fields.find("lower_bound"); at && plan.lower_bound > plan.objective)
+    fields.refuse(*at, ErrorCode::kConflict, "a lower bound is at most the objective");
   PlanCost& cost = plan.cost;
   cost.step_time = {number(fields, "step_time")};
   cost.compute_time = {number(fields, "compute_time")};

@@ -134,6 +134,24 @@ TEST_CASE("the manual page holds every command and option") {
   CHECK(shown.out.find("meshplan plan") != std::string::npos);
 }
 
+TEST_CASE("an empty text is no value of any option, and is told by the option's name") {
+  for (const Command& command : commands()) {
+    if (std::string(command.name) == "mesh") continue;  // says itself what is empty
+    CLI::App app;
+    CommonOptions common;
+    command.define(app, common);
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_lnames().empty() || option->get_items_expected_min() == 0) continue;
+      const std::string name = "--" + option->get_lnames().front();
+      if (name == "--shape") continue;  // of a scalar
+      const ProgramRun run = run_program({command.name, name, ""});
+      INFO(command.name << ": " << run.err);
+      CHECK(run.exit_code == 2);
+      CHECK(run.err.find(name) != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("bash completes commands, options, values and files") {
   const TemporaryFolder folder;
   folder.write("graph one.json", "");

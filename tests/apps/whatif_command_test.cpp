@@ -390,7 +390,15 @@ TEST_CASE("files that are no parts of one sweep are refused with file and place"
   bad("/points/0/devices", 3, "/points/0/devices: the axes of the sweep give this point 1");
   bad("/points/0/network", 2.0, "/points/0/network: the axes of the sweep give this point 1x");
   bad("/points/0/status", "good", "/points/0/status: expected optimal, feasible, infeasible or");
-  bad("/points/0/objective", -1.0, "/points/0/objective: expected a number of at least 0");
+  // figures whose quotients are no numbers any more
+  for (const double figure : {-1.0, 1e-320, 1e308}) {
+    for (const char* key : {"objective", "step_time", "lower_bound", "model_flops_utilization"}) {
+      const std::string pointer = std::string("/points/0/") + key;
+      bad(pointer.c_str(), figure, pointer + ": expected 0 or a number from 1e-30 to 1e30");
+    }
+  }
+  bad("/points/0/lower_bound", 1e6, "/points/0/lower_bound: a lower bound is at most the objec");
+  bad("/points/0/gap", true, "/points/0/gap: ");
   bad("/points/0/mesh/axes", json::array(), "/points/0/mesh: expected shape, axes and roles");
   bad("/points/0/step_time", gone, "/points/0: ");
   bad("/points/0/peak_memory", "1", "/points/0/peak_memory: ");
