@@ -21,7 +21,9 @@
 namespace meshplan {
 namespace {
 
-constexpr std::size_t kMostEntries = 1'000'000;
+/// Of one list. A million operators have more tensors than that, and a short text that folds
+/// entries must not stand for more than memory holds.
+constexpr std::size_t kMostEntries = 2'000'000;
 
 // ---- The texts of an entry that folding may change, its name first ------------------------------
 

@@ -150,5 +150,17 @@ TEST_CASE("a million operators are read and resolved", "[slow]") {
   CHECK(graph->operators.size() == 1000000);
 }
 
+TEST_CASE("the plan of a million operators is read and holds", "[slow]") {
+  const TemporaryFolder folder;
+  const std::string graph = folder.write("g.json", many_operators(1000000, true));
+  const std::string plan = folder.file("plan.json");
+  std::vector<std::string> arguments = plan_of(graph);
+  arguments.insert(arguments.end(), {"--mode", "inference", "-o", plan});
+  REQUIRE(run_program(arguments).exit_code == 0);
+  const std::vector<std::string> check = {
+      "check", plan, "--graph", graph, "--cluster", "dgx-a100-80g"};
+  CHECK(run_program(check).exit_code == 0);
+}
+
 }  // namespace
 }  // namespace meshplan::hostile_input_test
