@@ -422,16 +422,22 @@ int report_no_plan(const NoPlan& none,
                    const PlanCommandOptions& options,
                    const CommonOptions& common) {
   const Bytes limit = request.dp.memory_limit;
+  const bool proven = none.min_memory > 0;
   std::string message =
       none.stopped
           ? "the search was stopped before it found a plan, and what is simple does not fit "
             "the memory limit of "
-          : "no plan fits the memory limit of ";
+      : proven ? "no plan fits the memory limit of "
+               : "no plan was found that fits the memory limit of ";
   message += readable_bytes(limit) + " per device";
-  if (none.min_memory > 0) {
+  if (proven) {
     message += ": at the tightest moment, " + none.moment + ", every plan needs at least " +
                readable_bytes(none.min_memory) + ", " + readable_bytes(none.min_memory - limit) +
                " more";
+  } else if (none.least_peak > limit) {
+    message += ": the lightest that was tried needs " + readable_bytes(none.least_peak) + " at " +
+               none.moment + ", " + readable_bytes(none.least_peak - limit) +
+               " more; that there is none is not proven";
   }
   message += none.stopped ? ". What would help: more time, " : ". What would help: ";
   message += "more devices (--devices), smaller micro-batches (--microbatches), ";
@@ -446,11 +452,12 @@ int report_no_plan(const NoPlan& none,
     context.memory_limit = limit;
     context.result.found_by = search_named(options.search)->decides;
     context.result.status = PlanStatus::kInfeasible;
-    if (none.min_memory > 0) context.result.min_memory = none.min_memory;
+    if (proven) context.result.min_memory = none.min_memory;
     Plan plan = infeasible_plan(request.graphs.front(), request.cluster, context);
     plan.mesh.shape = none.mesh.shape;
     plan.mesh.axes = none.mesh.axes;
     plan.memory.moment = none.moment;
+    if (!proven) plan.notes.push_back(message);
     if (auto done = write_output("", write_plan(plan)); !done) return report(done.error());
   }
   return kNoPlan;

@@ -316,6 +316,13 @@ class DpSearch {
       if (!first_error_) first_error_ = no_plan_error(run);
       return;
     }
+    if (!run.plan && found.least_peak && (!near_ || *found.least_peak < near_->least_peak)) {
+      near_ = NoPlan{0,
+                     *found.least_peak,
+                     moment_name(*jobs_[run.job].graph, *flows_[run.job], found.least_peak_moment),
+                     meshes_[run.mesh],
+                     false};
+    }
     if (!run.plan && found.min_memory) {
       if (!least_ || *found.min_memory < *least_->found.min_memory) least_ = std::move(run);
       return;  // proven: no plan on this mesh, it bounds nothing
@@ -362,15 +369,19 @@ class DpSearch {
       return DpOutcome(std::move(result));
     }
     if (!best_.empty()) return best();
-    if (!least_ && (stopped_ || !all_proven_))
-      return DpOutcome(NoPlan{0, "", meshes_.front(), stopped_});
+    if (stopped_ || !all_proven_) {
+      NoPlan none = near_.value_or(NoPlan{0, 0, "", meshes_.front(), false});
+      none.stopped = stopped_;
+      return DpOutcome(std::move(none));
+    }
     if (!least_) return fail(*first_error_);
     const MemorySearchResult& found = least_->found;
     const Graph& graph = *jobs_[least_->job].graph;
-    return DpOutcome(NoPlan{all_proven_ && !stopped_ ? *found.min_memory : 0,
+    return DpOutcome(NoPlan{*found.min_memory,
+                            0,
                             moment_name(graph, *flows_[least_->job], found.tightest_moment),
                             meshes_[least_->mesh],
-                            stopped_});
+                            false});
   }
 
   Result<DpOutcome> best() {
@@ -424,7 +435,8 @@ class DpSearch {
   std::optional<MeshRun> least_;         ///< where the least memory is needed, if nothing fits
   std::optional<double> bound_;          ///< on all plans of the meshes that were searched
   std::optional<Error> first_error_;
-  bool all_proven_ = true;  ///< wherever no plan was found there is none
+  std::optional<NoPlan> near_;  ///< the lightest of the plans that do not fit
+  bool all_proven_ = true;      ///< wherever no plan was found there is none
 };
 
 }  // namespace

@@ -83,8 +83,10 @@ struct DpResult {
 /// Why there is no plan within the limit.
 struct NoPlan {
   Bytes min_memory = 0;  ///< the least that any plan of any mesh was proven to need; 0: not proven
-  std::string moment;    ///< when
-  MeshShape mesh;        ///< where the least is needed
+  /// Where it is not proven: the least peak of the plans that were tried; 0: none was.
+  Bytes least_peak = 0;
+  std::string moment;    ///< of `min_memory` or `least_peak`
+  MeshShape mesh;        ///< likewise
   bool stopped = false;  ///< the search was ended before it found a plan
 };
 

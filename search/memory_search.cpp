@@ -130,6 +130,11 @@ bool MemorySearch::beaten() const {
 }
 
 bool MemorySearch::offer(const Candidate& candidate) {
+  const PlanProblem::Measured& measured = candidate.measured;
+  if (!result_.least_peak || measured.peak < *result_.least_peak) {
+    result_.least_peak = measured.peak;
+    result_.least_peak_moment = measured.peak_moment;
+  }
   if (candidate.measured.peak > limit_) return false;
   if (!result_.decision || candidate.measured.objective < result_.objective) {
     result_.decision = candidate.decision;

@@ -36,7 +36,9 @@ struct MemorySearchResult {
   /// Set where it is proven that no plan fits: the least bytes that any needs, and when.
   std::optional<Bytes> min_memory;
   int tightest_moment = 0;
-  bool stopped = false;  ///< ended early: more may be found
+  std::optional<Bytes> least_peak;  ///< of all plans that were tried
+  int least_peak_moment = 0;        ///< of that plan
+  bool stopped = false;             ///< ended early: more may be found
 };
 
 /// How much is done at once: kRough finds a plan and prices that are worth something.

@@ -641,9 +641,12 @@ class Partitioning {
     const auto offer = [&](DpResult found) {
       const Evaluation& evaluation = found.evaluation;
       if (evaluation.peak > limit) {
-        if (!least || evaluation.peak < least->min_memory)
-          least = NoPlan{
-              evaluation.peak, moment_name(graph_, *flow_, evaluation.peak_moment), found.mesh};
+        if (!least || evaluation.peak < least->least_peak)
+          least = NoPlan{0,
+                         evaluation.peak,
+                         moment_name(graph_, *flow_, evaluation.peak_moment),
+                         found.mesh,
+                         false};
         return;
       }
       if (!best || evaluation.objective < best->evaluation.objective) best = std::move(found);
@@ -825,7 +828,7 @@ Result<SappOutcome> sapp_search(const std::vector<DpJob>& jobs,
       continue;
     }
     if (const NoPlan* none = std::get_if<NoPlan>(&*outcome)) {
-      if (!least || none->min_memory < least->min_memory) least = *none;
+      if (!least || none->least_peak < least->least_peak) least = *none;
       continue;
     }
     DpResult& found = std::get<DpResult>(*outcome);

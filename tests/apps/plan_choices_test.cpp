@@ -180,6 +180,48 @@ TEST_CASE("a plan made with measured operators checks with them, and not with ot
   CHECK(other.exit_code == 5);
 }
 
+TEST_CASE(
+    "where no plan is found, the message has a figure, and claims no proof that is not there") {
+  // between what is proven to be too little and what is enough
+  for (const char* search : {"auto", "dp", "sapp", "propagation"}) {
+    INFO(search);
+    int open = 0;
+    for (int limit = 90; limit <= 98; limit += 2) {
+      INFO(limit);
+      const test::ProgramRun run = test::run_program({"plan",
+                                                      kGraph,
+                                                      "--cluster",
+                                                      "dgx-a100-80g",
+                                                      "--devices",
+                                                      "8",
+                                                      "--search",
+                                                      search,
+                                                      "--memory-limit",
+                                                      std::to_string(limit) + "MiB",
+                                                      "--format",
+                                                      "json"});
+      if (run.exit_code == 0) continue;
+      REQUIRE(run.exit_code == 4);
+      const json plan = json::parse(run.out);
+      const bool proven =
+          plan.at("result").contains("min_memory") && !plan.at("result").at("min_memory").is_null();
+      if (proven) {
+        CHECK(run.err.find("no plan fits the memory limit of") != std::string::npos);
+        CHECK(run.err.find("every plan needs at least") != std::string::npos);
+        continue;
+      }
+      ++open;
+      CHECK(run.err.find("no plan was found that fits") != std::string::npos);
+      CHECK(run.err.find("the lightest that was tried needs") != std::string::npos);
+      CHECK(run.err.find(" more; that there is none is not proven") != std::string::npos);
+      CHECK(run.err.find("every plan needs") == std::string::npos);
+      REQUIRE(plan.at("notes").size() == 1);
+      CHECK(run.err.find(plan.at("notes")[0].get<std::string>()) != std::string::npos);
+    }
+    CHECK(open > 0);
+  }
+}
+
 TEST_CASE("where nothing fits, -o writes nothing and leaves what is there") {
   const test::TemporaryFolder folder;
   const std::string graph = folder.file("graph.json");
