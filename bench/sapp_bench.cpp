@@ -52,7 +52,7 @@ std::optional<Graph> graph_of(const std::string& config,
   options.seq = 1024;
   auto import = import_hf(config, "config.json", options);
   for (const std::optional<std::int64_t>& seq :
-       std::vector<std::optional<std::int64_t>>{512, std::nullopt}) {
+       std::vector<std::optional<std::int64_t>>{512, 448, std::nullopt}) {
     if (import) break;
     options.seq = seq;
     import = import_hf(config, "config.json", options);
